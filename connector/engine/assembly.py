@@ -61,7 +61,7 @@ class Assembly:
     run: str
     spark: SparkSession
     source: KafkaSource
-    of_kafka: Read
+    of_kafka: Reader
     """Reads the records of offset ranges from Kafka."""
     group: ConsumerGroup
     outputs: Sequence[Output]
@@ -204,6 +204,7 @@ class Assembly:
             ),
             refuse_changed=self.source.refuse_changed,
             refuse_unmatched=self.field_check,
+            forget=self.of_kafka.forget,
         )
 
     @cached_property
@@ -301,7 +302,7 @@ class Assembly:
             # The session of the table itself expects rows that are staged.
             own = self.spark if is_connect(self.spark) else stack.enter_context(isolated(self.spark))
             made = stack.enter_context(outputs(config, own, no_records(own), ""))
-            read = partial(Reader(config.source).read, own, headers=config.reads_headers)
+            read = Reader(config.source, own, headers=config.reads_headers)
             # The rows of a streaming query's batch are of the query's session, where no MERGE of this one finds them.
             alone = replace(self, config=config, spark=own, of_kafka=read, read=None, outputs=made, log=None)
             yield alone.one_table(observe)
@@ -358,7 +359,7 @@ def assembled(
             else:
                 made = stack.enter_context(outputs(config, spark, none, log.staging if log else ""))
             refuse_renamed(config, made, log)
-            of_kafka = partial(Reader(config.source).read, spark, headers=config.reads_headers)
+            of_kafka = Reader(config.source, spark, headers=config.reads_headers)
             folds = stack.enter_context(beside(config, spark, made, run))
             yield Assembly(config, run, spark, source, of_kafka, group, made, log, routes, small=small, beside=folds)
     finally:

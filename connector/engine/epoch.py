@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 
 class Read(Protocol):
-    """Reads records, as ``Reader.read`` does."""
+    """Reads records, as ``Reader`` does."""
 
     def __call__(self, ranges: Sequence[OffsetRange], values: PlainValues | None = None) -> DataFrame:
         """The records of the ranges. ``values``: what the columnar reader may decode."""
@@ -71,6 +71,8 @@ class Reading:
     Raises TopicRecreated, OffsetsLost."""
     refuse_unmatched: Callable[[Epoch], None] = lambda _: None
     """Checks that the records have the fields that the pipeline file declares. Raises SchemaMismatch."""
+    forget: Callable[[], None] = lambda: None
+    """Has the next read ask Kafka for every record, because a topic was recreated. See ``Reader.forget``."""
     keep_odd: bool = False
     """Whether the columnar reader has met odd records. From then on it keeps them, for the decoder in Spark SQL."""
     set_aside: int = 0

@@ -151,6 +151,7 @@ class OneTable(Destination):
         """Rename what the table, its tombstones and its dead letters hold of the old topics, and commit the epoch."""
         letters = letters_table(self.config, self.spark)
         tombstones = Tombstones(self.table.table, ()).table
+        self.reading.forget()
         return retire(self.table.table, self.table.commits, epoch, names, tombstones=tombstones, letters=letters)
 
 

@@ -59,7 +59,7 @@ def _rehearse(config: PipelineConfig, spark: SparkSession, part: OffsetRange) ->
         plain = decoder.decode.plain
         if plain is None:
             return  # with a registry it would ask for schemas, as the epoch does
-        records = Reader(config.source).read(spark, [part], plain, headers=config.reads_headers)
+        records = Reader(config.source, spark, headers=config.reads_headers)([part], plain)
         decoder(records).write.format("noop").mode("overwrite").save()
     except Exception:
         log.debug("the rehearsal ended early", exc_info=True)

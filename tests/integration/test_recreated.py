@@ -157,6 +157,22 @@ def test_one_that_is_made_again_while_it_is_read_is_taken_in_too(lake: Lake, top
     assert pipeline.run().epochs == 0
 
 
+@pytest.mark.breadth
+def test_its_records_are_not_those_that_spark_kept_of_the_old_one(lake: Lake, topic: Topic) -> None:
+    """Spark's own source keeps what it has polled beyond an epoch, for the next read from that offset on."""
+    topic.send_rows([("old", n) for n in range(5)], partition=0)
+    new = [("new", n) for n in range(5)]
+
+    def again(event: Event) -> None:
+        if event.step is Step.COMMITTED and event.epoch.number == 1:
+            make_again(topic, 1)
+            topic.send_rows(new)
+
+    source = {**ON, "reader": "spark"}
+    lake.pipeline(source=source, epoch={"max_records": 2}).run(observers=[again])
+    assert lake.rows() == sorted([*new, ("old", 0), ("old", 1)])
+
+
 def made_again_at_the_write(topic: Topic, rows: list[tuple[str, int]]) -> Observer:
     """Once it was planned what to read, and before Spark reads it: with as many records as the old one had, or more."""
     done: list[Event] = []

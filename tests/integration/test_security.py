@@ -135,10 +135,10 @@ def test_both_clients_log_in_by_the_same_options(
     kafka = login(place, user, monkeypatch)
     with source(locked, kafka) as found:
         assert found.look().ends == Offsets({TopicPartition(locked.name, 0): 2, TopicPartition(locked.name, 1): 0})
-    reader = Reader(options(locked, kafka))
+    reader = Reader(options(locked, kafka), spark)
     anything = PlainValues(StructType(), refuse_unknown=False, keep_odd=True)
     for values in [None, anything] if columnar.is_here(spark) else [None]:
-        records = reader.read(spark, [OffsetRange(locked.name, 0, 0, 2)], values)
+        records = reader([OffsetRange(locked.name, 0, 0, 2)], values)
         assert (PLAIN in records.columns) is (values is not None)
         assert records.count() == 2
         # As in a session that the user has made, and knows nothing of what we hide.

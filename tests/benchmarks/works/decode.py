@@ -172,7 +172,7 @@ def lakelock(spark: SparkSession, topic: Topic, of: Format) -> DataFrame:
     config = parse(options)
     (decoder,) = decoders(config, spark)
     ranges = [OffsetRange(topic.name, partition, 0, end) for partition, end in enumerate(topic.ends())]
-    records = Reader(config.source).read(spark, ranges, decoder.decode.plain)
+    records = Reader(config.source, spark)(ranges, decoder.decode.plain)
     return decoder(records).selectExpr(*of.ours, "_partition", "_offset")
 
 

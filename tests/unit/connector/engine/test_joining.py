@@ -118,7 +118,7 @@ def test_a_table_of_a_streaming_query_catches_up_from_kafka(monkeypatch: pytest.
     monkeypatch.setattr(module, "no_records", lambda _: None)
     monkeypatch.setattr(module, "outputs", lambda *_: nullcontext([table]))
     monkeypatch.setattr(Assembly, "one_table", lambda self, _: self)
-    monkeypatch.setattr(module, "Reader", lambda _: SimpleNamespace(read=lambda *_, headers: "kafka"))
+    monkeypatch.setattr(module, "Reader", lambda *_, headers: lambda: "kafka")
     with of_query._alone(lambda _: None, "b") as alone:
         made: Any = alone
         assert made.read is None

@@ -45,6 +45,7 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
 
     config: Any = SimpleNamespace(name="p", of_rows=of_rows, clock=None)
     source: Any = SimpleNamespace(refuse_changed=None)
+    kafka: Any = SimpleNamespace(forget=None)
     if what is accepted:
         sink: Any = SimpleNamespace(position=lambda: STANDS)
         output: Any = SimpleNamespace(derivation=SimpleNamespace(sink=sink, log=None), label="t")
@@ -52,7 +53,7 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
         made: Any = object.__new__(KafkaTopic)
         monkeypatch.setattr(KafkaTopic, "name", "t")
         output = Other(unused, unused, made)
-    assembly = Assembly(config, "run", unused, source, lambda *_: unused, unused, [output], unused)
+    assembly = Assembly(config, "run", unused, source, kafka, unused, [output], unused)
     assert what(assembly, lambda _: None) == STANDS
     (read,) = reads
     if of_rows:
