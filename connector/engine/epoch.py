@@ -188,7 +188,9 @@ class Reading:
                 raise unknown.error
             self.keep_odd = True
             return
-        if self._decoder.resolve(unknown.part, unknown.schema_id, self.read(ranges)):
+        with about_the_records():
+            grown = self._decoder.resolve(unknown.part, unknown.schema_id, self.read(ranges))
+        if grown:
             self.outputs, self._no_rows = self.with_new_columns(self.outputs), None
 
     @property

@@ -13,6 +13,7 @@ from connector.config import DebeziumFormat, FormatOptions, JsonFormat, Pipeline
 from connector.decode.records import ROUTE
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.decode.unmatched import IMAGES, WHOLE, counted, has_objects, in_sample, objects
+from connector.engine.record_errors import about_the_records
 from connector.spark.compat import from_ddl
 from sinks.contract import Epoch, Position
 from sinks.errors import SchemaMismatch
@@ -81,14 +82,15 @@ class FieldCheck:
     def look(self, records: Sequence[_Record], ranges: Sequence[OffsetRange], *, first: bool) -> list[str]:
         """Warnings about the ranges, of which ``records`` are a sample. ``first``: whether the table has none yet.
 
-        Raises SchemaMismatch.
+        Raises SchemaMismatch, OffsetsLost and BrokerUnreachable.
         """
         warnings: list[str] = []
         if not ranges:
             return warnings
         for each in self.declared:
             sample = [getattr(record, each.part) for record in records]
-            warnings += _looked_at(each, sample, lambda: self.read(ranges), self.config.unmatched, first=first)
+            with about_the_records():
+                warnings += _looked_at(each, sample, lambda: self.read(ranges), self.config.unmatched, first=first)
         return warnings
 
     @cached_property

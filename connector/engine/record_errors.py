@@ -55,8 +55,8 @@ class OddRecord(Exception):
 def about_the_records() -> Iterator[None]:
     """Explain errors that a query in the block raises about a record.
 
-    Raises BadRecord, OffsetsLost, PositionMismatch, SchemaToAskFor or OddRecord in place of Spark's error. An error
-    that isn't about a record passes through.
+    Raises BadRecord, OffsetsLost, PositionMismatch, SchemaToAskFor or OddRecord in place of Spark's error, and where
+    Kafka refuses or doesn't answer what `reader_refused` makes of it. Any other error passes through.
     """
     try:
         yield

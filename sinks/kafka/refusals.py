@@ -33,6 +33,14 @@ _RIGHTS = {
     ),
 }
 
+_UNANSWERED = re.compile(
+    r"Cannot fetch record for offset [^\n]*"
+    r"|Kafka gave no record of [^\n]*"
+    r"|No resolvable bootstrap urls[^\n]*"
+    r"|(?<=org\.apache\.kafka\.common\.errors\.)(?:Timeout|Disconnect)Exception[^\n]*"
+)
+"""What Spark's own source, the columnar reader and Kafka's client say if a broker didn't answer them in time."""
+
 
 @contextmanager
 def answering(servers: str, *, group: str | None = None) -> Iterator[None]:
@@ -122,6 +130,13 @@ def reader_refused(error: BaseException) -> LakelockError | None:
         return SourceError(
             f"Spark's Kafka reader can't be set up: {missing[1].strip()}.",
             hint=hint + (key if "keystore" in missing[1] else ""),
+        )
+    unanswered = _UNANSWERED.search(text)
+    if unanswered:
+        return BrokerUnreachable(
+            f"Kafka didn't answer Spark's reader in time: {unanswered[0].strip().rstrip('.')}.",
+            hint="Is a broker away? If not, check that the executors reach every broker by the address that it "
+            "advertises (advertised.listeners).",
         )
     return None
 

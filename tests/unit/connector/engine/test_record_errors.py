@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from connector.engine.record_errors import about_the_records, because
+from connector.delivery.retries import passes
+from connector.engine.epoch import Reading
+from connector.engine.record_errors import SchemaToAskFor, about_the_records, because
 from connector.spark.jars import JSON_JAR, PROTOBUF_JAR, READER_JAR
-from sinks.errors import BadRecord, ConfigurationError
+from sinks.errors import BadRecord, BrokerUnreachable, ConfigurationError
 from sinks.spark.row_errors import raise_text
 
 
@@ -50,3 +55,36 @@ def test_who_reads_ids_that_are_texts_is_told_how(field: str, helps: bool) -> No
     assert found.hint is not None
     assert ("value: {tx_id: string}" in found.hint) is helps
     assert "Make value.schema fit." in found.hint
+
+
+UNANSWERED = {
+    "the columnar reader": "java.lang.IllegalStateException: Kafka gave no record of t-0 from offset 5 on within 120 s."
+    " The records up to 9 were there when the epoch was planned.",
+    "Spark's own source": "java.util.concurrent.TimeoutException: Cannot fetch record for offset 5 in 120000 "
+    "milliseconds",
+    "a question": "org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired before the position for "
+    "partition t-0 could be determined",
+    "the plan": "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Timed out "
+    "waiting for a node assignment. Call: describeTopics",
+    "a name": "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers",
+}
+
+
+@pytest.mark.parametrize("said", UNANSWERED.values(), ids=UNANSWERED)
+def test_a_broker_that_is_away_while_a_task_reads_is_a_failure_that_passes(said: str) -> None:
+    with pytest.raises(BrokerUnreachable) as caught:
+        with about_the_records():
+            raise RuntimeError(f"Job aborted due to stage failure: Lost task 0.0 in stage 3.0: {said}\n\tat x.Y.z")
+    assert passes(caught.value)
+    assert said.partition(": ")[2].rpartition(": ")[2] in caught.value.message
+
+
+def test_also_while_the_run_reads_the_records_again_for_a_schema() -> None:
+    def resolve(*_: object) -> None:
+        raise RuntimeError(UNANSWERED["Spark's own source"])
+
+    output: Any = SimpleNamespace(decode=SimpleNamespace(decode=SimpleNamespace(resolve=resolve)))
+    records: Any = None
+    reading = Reading(lambda *_: records, {"t": output}, timing=None, letters=None)
+    with pytest.raises(BrokerUnreachable):
+        reading.learn(SchemaToAskFor("value", "7"), ())
