@@ -22,8 +22,8 @@ final class Records implements AutoCloseable {
   private Plan.Range range;
   private TopicPartition at;
   private Iterator<ConsumerRecord<byte[], byte[]>> polled = Collections.emptyIterator();
-  private long next;
-  private long firstGap = -1;
+  /** The next offset to ask Kafka for: what lies before it is read. */
+  private long passed;
 
   Records(Plan plan, List<Plan.Range> ranges) {
     this.ranges = ranges.iterator();
@@ -52,55 +52,55 @@ final class Records implements AutoCloseable {
     }
     range = ranges.next();
     at = new TopicPartition(range.topic(), range.partition());
-    next = range.start();
-    firstGap = -1;
+    passed = range.start();
     consumer.assign(List.of(at));
-    consumer.seek(at, next);
+    consumer.seek(at, passed);
     return true;
   }
 
   private ConsumerRecord<byte[], byte[]> ofRange() {
-    long reached = next;
     long deadline = System.nanoTime() + PATIENCE.toNanos();
     while (!polled.hasNext()) {
-      long position = consumer.position(at);
-      if (position >= range.end()) {
-        passed(range.end());
+      if (passed >= range.end()) {
         return null;
       }
-      if (position > reached) {
+      long before = passed;
+      poll();
+      if (passed > before) {
         // It passes records of aborted transactions, say, without giving any.
-        reached = position;
         deadline = System.nanoTime() + PATIENCE.toNanos();
-      }
-      polled = consumer.poll(POLL).records(at).iterator();
-      if (!polled.hasNext() && System.nanoTime() > deadline) {
+      } else if (System.nanoTime() > deadline) {
         throw new IllegalStateException(
-            "Kafka gave no record of " + at + " from offset " + next + " on within " + PATIENCE.toSeconds()
+            "Kafka gave no record of " + at + " from offset " + passed + " on within " + PATIENCE.toSeconds()
                 + " s. The records up to " + range.end() + " were there when the epoch was planned.");
       }
     }
     ConsumerRecord<byte[], byte[]> record = polled.next();
-    if (record.offset() >= range.end()) {
-      passed(range.end());
-      return null;
-    }
-    passed(record.offset());
-    next = record.offset() + 1;
-    return record;
+    return record.offset() < range.end() ? record : null;
   }
 
-  /** Offsets without a record are those of transactions, or of a compacted topic, or their records are gone. */
-  private void passed(long upTo) {
-    if (firstGap < 0 && upTo > next) {
-      firstGap = next;
+  /**
+   * Offsets without a record are those of transactions, or of a compacted topic, or their records are gone. A broker refuses
+   * to read from an offset before the beginning of the log, so none should be gone in silence. If one is, the log begins
+   * after it, which has to be asked at once: retention may pass records that were read.
+   */
+  private void poll() {
+    List<ConsumerRecord<byte[], byte[]>> records = consumer.poll(POLL).records(at);
+    long gap = passed;
+    for (ConsumerRecord<byte[], byte[]> record : records) {
+      if (record.offset() != gap) {
+        break;
+      }
+      gap++;
     }
+    passed = consumer.position(at);
+    if (gap < Math.min(passed, range.end()) && consumer.beginningOffsets(List.of(at)).get(at) > gap) {
+      throw new IllegalStateException("KAFKA_DATA_LOSS: records of " + at + " from offset " + gap + " on are gone.");
+    }
+    polled = records.iterator();
   }
 
   private void leave() {
-    if (firstGap >= 0 && consumer.beginningOffsets(List.of(at)).get(at) > firstGap) {
-      throw new IllegalStateException("KAFKA_DATA_LOSS: records of " + at + " from offset " + firstGap + " on are gone.");
-    }
     polled = Collections.emptyIterator();
     range = null;
   }
