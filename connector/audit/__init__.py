@@ -38,14 +38,14 @@ from connector.audit.claim import (
 )
 from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms, learns_columns
-from connector.audit.gone import unless_others
+from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, no_letters
 from connector.audit.on_read import OnRead
 from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
 from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
-from connector.audit.table import AuditedTable, letters_table
+from connector.audit.table import AuditedTable, file_is_gone, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, PipelineConfig
@@ -64,8 +64,6 @@ log = logging.getLogger("lakelock.audit")
 
 _LEFT = "Topic {} isn't in Kafka any more, was recreated, or can't be read: its rows aren't compared."
 """What is said of a topic that has left the pipeline, or that its pattern matched before."""
-_FILE_IS_GONE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFound", "DELTA_FILE_NOT_FOUND")
-"""What Spark says of a file of an old version that VACUUM has removed."""
 
 
 def audit(
@@ -98,17 +96,21 @@ def audit(
             try:
                 compared = _compared(config, spark, table, pinned, known)
             except Exception as error:
-                if pinned.earlier.rows is None or not any(sign in str(error) for sign in _FILE_IS_GONE):
+                if pinned.earlier.rows is None or not file_is_gone(error):
                     raise
-                pinned = replace(pinned, earlier=Earlier(known=False))
+                pinned = replace(pinned, earlier=replace(pinned.earlier, rows=None, known=False))
                 compared = _compared(config, spark, table, pinned, known)
     finally:
         topics.close()
-    counts, gone = unless_others(_unless_set_aside(config, compared.counts), foreign)
+    # What the table held before the first epoch is what the commits before that have left.
+    later = [each for each in foreign if pinned.began is not None and each.version > pinned.began]
+    counts, gone = unless_others(_unless_set_aside(config, compared.counts), later)
     parts = partitions(counts, pinned.claim)
-    claim = _with_unreadable(pinned, parts)
-    claim = replace(claim, unknown=(*claim.unknown, *compared.unknown, *untold))
-    notes = [*pinned.notes, *as_then, *compared.notes, *foreign, *gone, *_notes(config, pinned, parts)]
+    held = sum(part.counts["held_before"] for part in parts)
+    before = not_compared(pinned.earlier, held, alone=not pinned.others)
+    claim = replace(pinned.claim, unknown=(*pinned.claim.unknown, *before, *compared.unknown, *untold))
+    told = [each.told for each in foreign]
+    notes = [*pinned.notes, *as_then, *compared.notes, *told, *gone, *_notes(config, pinned, parts)]
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned.version, claim, parts, unchecked(pinned.cut), notes, grouped)
 
@@ -169,6 +171,8 @@ class _Pinned:
     """What had to be assumed about the claim."""
     earlier: Earlier
     """What the table held before the pipeline's first epoch."""
+    began: int | None
+    """The version of that epoch, or of the oldest one in the history. None: the history has none."""
 
 
 def _pin(
@@ -219,9 +223,12 @@ def _pin(
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
     earlier = Earlier()
     if not isinstance(config.sinks[0], DeltaAggregateSink):
-        earlier = table.earlier(first, number, any_first=config.coordinator is not None)
+        earlier = table.earlier(config.name, first, number, any_first=config.coordinator is not None)
     others = {topic: other for topic, other in written.items() if topic not in {*held.ids, *stored}}
-    return _Pinned(number, epoch, claim, held, bounds(claim, held), others, notes, earlier)
+    return _Pinned(
+        number, epoch, claim, held, bounds(claim, held), others, notes, earlier,
+        first.version if first else None,
+    )  # fmt: skip
 
 
 def _compared(
@@ -258,21 +265,6 @@ def _compared(
             late=late_letters(letters.late(config.name, pinned.epoch)) if letters and _keeps_late(config) else None,
             earlier=pinned.earlier,
         )
-
-
-def _with_unreadable(pinned: _Pinned, parts: Sequence[PartitionAudit]) -> Claim:
-    """The claim, unknown if rows without coordinates can't be compared with what the table held before."""
-    held = sum(part.counts["held_before"] for part in parts)
-    if pinned.earlier.known or not held:
-        return pinned.claim
-    return replace(
-        pinned.claim,
-        unknown=(
-            *pinned.claim.unknown,
-            f"{plural(held, 'row has', 'rows have')} no coordinates. Rows may be from before the pipeline's first "
-            "epoch, but the table's version of then can't be read any more, so nothing shows that they are unchanged.",
-        ),
-    )
 
 
 @contextmanager

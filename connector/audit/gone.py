@@ -6,13 +6,14 @@ have removed rows, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
+from connector.audit.foreign import Foreign
 from connector.audit.records import PLACE, Records, changes, table_columns
-from connector.audit.rows import placed
+from connector.audit.rows import Earlier, placed
 from connector.audit.values import comparable_values
 from connector.config import KeyedSink
 from sinks.plurals import plural
@@ -81,15 +82,45 @@ def gone_before(
 
 
 def unless_others(
-    counts: Sequence[dict[str, Any]], foreign: Sequence[str]
+    counts: Sequence[dict[str, Any]], foreign: Sequence[Foreign]
 ) -> tuple[list[dict[str, Any]], Sequence[str]]:
-    """The counts, and a note. What commits of others, ``foreign``, may have removed is no fault."""
-    gone: Sequence[Mapping[str, Any]] = [each for each in counts if each["kind"] == _GONE]
-    if not foreign or not gone:
+    """The counts, and a note. What commits of others may have removed is no fault. ``foreign``: those after the
+    pipeline's first epoch. Each explains as many rows as it says that it has removed or changed."""
+    gone = sum(each["count"] for each in counts if each["kind"] == _GONE)
+    taken = [gone if each.rows is None else each.rows for each in foreign]
+    left = excused = min(gone, sum(taken))
+    if not excused:
         return list(counts), ()
-    number = sum(each["count"] for each in gone)
-    rows = plural(number, "row that the table held", "rows that the table held")
-    return [each for each in counts if each["kind"] != _GONE], [
-        f"{rows} before the pipeline's first epoch {'is' if number == 1 else 'are'} gone or changed. A commit of "
+    found = []
+    for each in counts:
+        if each["kind"] == _GONE:
+            by_others = min(left, each["count"])
+            left -= by_others
+            each = {**each, "count": each["count"] - by_others}
+        found.append(each)
+    rows = plural(excused, "row that the table held", "rows that the table held")
+    return [each for each in found if each["kind"] != _GONE or each["count"]], [
+        f"{rows} before the pipeline's first epoch {'is' if excused == 1 else 'are'} gone or changed. A commit of "
         "somebody else's may have done that."
+    ]
+
+
+def not_compared(earlier: Earlier, held: int, *, alone: bool) -> list[str]:
+    """Why nobody can compare the table with what it held before the pipeline's first epoch, as a sentence, if so.
+
+    ``held``: how many rows may be from then. ``alone``: whether no other pipeline has written to the table: what it
+    held may be the rows of that one.
+    """
+    if earlier.known:
+        return []
+    if held:
+        return [
+            f"{plural(held, 'row has', 'rows have')} no coordinates. Rows may be from before the pipeline's first "
+            "epoch, but the table's version of then can't be read any more, so nothing shows that they are unchanged."
+        ]
+    if not earlier.of_others or not alone:
+        return []
+    return [
+        "The table held rows before the pipeline's first epoch. Its version of then can't be read any more, so nothing "
+        "shows that none of them is missing."
     ]

@@ -32,6 +32,8 @@ class Earlier:
     """The rows, with the columns that the table has now. None: there were none, or nobody can read them any more."""
     known: bool = True
     """Whether the rows can be read. If not, every row without coordinates may be one of them."""
+    of_others: bool = False
+    """Whether there were rows for sure, and none of the pipeline. A clone begins with the pipeline's own."""
 
     @property
     def any(self) -> bool:

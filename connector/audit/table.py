@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
+from connector.audit.foreign import Foreign
 from connector.audit.rows import Earlier
 from connector.config import DeltaPlace, PipelineConfig, tables_of_letters
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
-from sinks.plurals import plural
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _NO_TABLE = (
     "DELTA_(MISSING_DELTA_)?TABLE|DELTA_INVALID_PARTITION_PATH|TABLE_OR_VIEW_NOT_FOUND|PATH_(NOT_FOUND|DOES_NOT)"
 )
 """What Spark says where there is no Delta table. Inside the folder of another one it takes the rest for partitions."""
+_FILE_IS_GONE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFound", "DELTA_FILE_NOT_FOUND")
+"""What Spark says of a file of an old version that VACUUM has removed."""
 
 
 class AuditedTable:
@@ -179,10 +181,10 @@ class AuditedTable:
 
         return read("first"), read("newest")
 
-    def foreign(self, version: int, *, quoted: bool = True) -> list[str]:
-        """Commits of no pipeline that led to ``version`` and have removed or changed rows.
+    def foreign(self, version: int, *, quoted: bool = True) -> list[Foreign]:
+        """Commits of no pipeline that led to ``version`` and have removed or changed rows, oldest first.
 
-        In sentences, oldest first. ``quoted``: with the condition of each one, which has values of the rows.
+        ``quoted``: told with the condition of each one, which has values of the rows.
         """
         from pyspark.sql import functions as F
 
@@ -197,15 +199,7 @@ class AuditedTable:
             .orderBy("version")
             .collect()
         )
-        return [
-            f"Version {row['version']} is somebody else's {row['operation']}"
-            + (f" by {row['userName']}" if row["userName"] else "")
-            + f" ({row['timestamp']:%Y-%m-%d %H:%M:%S}"
-            + (f", where {where}" if quoted and (where := (row["operationParameters"] or {}).get("predicate")) else "")
-            + "): "
-            + _taken(row["operationMetrics"] or {})
-            for row in rows
-        ]
+        return [Foreign.of(row, quoted=quoted) for row in rows]
 
     def _restores(self, version: int) -> dict[int, int]:
         """Version of each RESTORE up to ``version`` -> the version that it went back to."""
@@ -239,24 +233,26 @@ class AuditedTable:
         """The rows at this version."""
         return self._spark.sql(f"SELECT * FROM {self._sql} VERSION AS OF {version}")
 
-    def earlier(self, first: Metadata | None, version: int, *, any_first: bool = False) -> Earlier:
+    def earlier(self, pipeline: str, first: Metadata | None, version: int, *, any_first: bool = False) -> Earlier:
         """What the table held before the pipeline's first epoch, in the columns of ``version``.
 
-        ``first``: the oldest commit of the pipeline in the history; None: there is none, and nothing is known to be
-        older than the pipeline. ``any_first``: whether the pipeline's first epoch in this table may have any number.
+        ``first``: the oldest commit of the pipeline that led to ``version``; None: there is none, and nothing is known
+        to be older than the pipeline. ``any_first``: whether the pipeline's first epoch in this table may have any
+        number.
         """
         from pyspark.sql import functions as F
 
         if first is None or first.version == 0:
             return Earlier()
-        if first.epoch != 1 and not (any_first and self._oldest == 0):
+        began = first.epoch == 1 or self._went_back_before(pipeline, version)
+        if not began and not (any_first and self._oldest == 0):
             return Earlier(known=False)
         try:
             rows = self.rows(first.version - 1)
             if rows.isEmpty():
                 return Earlier()
-        except Exception:  # the version's files or its log are gone: classic Spark says so in a Py4JError
-            return Earlier(known=False)
+        except Exception as error:  # the version's files or its log are gone: classic Spark says so in a Py4JError
+            return Earlier(known=False, of_others=began and file_is_gone(error))
         there = {name.lower(): name for name in rows.columns}
 
         def column(part: StructField) -> Column:
@@ -266,7 +262,27 @@ class AuditedTable:
                 part.name
             )
 
-        return Earlier(rows.select(*map(column, self.rows(version).schema)))
+        return Earlier(rows.select(*map(column, self.rows(version).schema)), of_others=began)
+
+    def _went_back_before(self, pipeline: str, version: int) -> bool:
+        """Whether a RESTORE that led to ``version`` went back to before the pipeline's very first epoch.
+
+        The history has to have that epoch: else it may have lost other epochs that led to the version as well.
+        """
+        from pyspark.sql import functions as F
+
+        segments = lineage(version, self._restores(version))
+        if len(segments) == 1:
+            return False
+        ours = F.expr("get_json_object(userMetadata, '$.pipeline')") == pipeline
+        row = (
+            self._history.where(ours & F.expr("get_json_object(userMetadata, '$.lakelock') IS NOT NULL"))
+            .selectExpr("version", "try_cast(get_json_object(userMetadata, '$.epoch') AS BIGINT) AS epoch")
+            .agg(F.min(F.struct("version", "epoch")).alias("oldest"))
+            .first()
+        )
+        oldest = row["oldest"] if row is not None else None
+        return oldest is not None and oldest["epoch"] == 1 and segments[-1].upto < oldest["version"]
 
     def extents(self, version: int, topics: Sequence[str]) -> Mapping[At, Extent]:
         """The extent of the rows' coordinates, per partition. Empty for an aggregate, whose groups have none."""
@@ -341,9 +357,6 @@ def _sql(place: DeltaPlace) -> str:
     return ".".join(identifier(quoted.replace("``", "`") or plain) for quoted, plain in parts)
 
 
-def _taken(metrics: Mapping[str, str]) -> str:
-    deleted = int(metrics.get("numDeletedRows") or metrics.get("numTargetRowsDeleted") or 0)
-    changed = int(metrics.get("numUpdatedRows") or metrics.get("numTargetRowsUpdated") or 0)
-    said = [f"{plural(deleted, 'row')} deleted"] if deleted else []
-    said += [f"{plural(changed, 'row')} changed"] if changed else []
-    return f"{', '.join(said) or 'rows replaced'}. What it took away counts as lost, what it changed as altered."
+def file_is_gone(error: Exception) -> bool:
+    """Whether Spark says that a file of an old version isn't there any more."""
+    return any(sign in str(error) for sign in _FILE_IS_GONE)

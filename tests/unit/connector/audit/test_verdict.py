@@ -26,12 +26,14 @@ from connector.audit.claim import (
     unchecked,
 )
 from connector.audit.exact_json import read_as
+from connector.audit.foreign import Foreign, rows_taken
 from connector.audit.formats import forms
-from connector.audit.gone import unless_others
+from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, named_sink
 from connector.audit.on_read import OnRead
 from connector.audit.records import to_read
 from connector.audit.routes import held
+from connector.audit.rows import Earlier
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
 from connector.config import PipelineConfig, parse
 from sinks.errors import ConfigurationError, RegistryUnreachable, TopicRecreated, UnsupportedFormat
@@ -363,12 +365,47 @@ def test_rows_from_before_that_somebody_else_may_have_removed_are_no_fault_and_n
     counts = [counted("found", 3), counted("gone_before", 2, at=None)]
     assert unless_others(counts, ()) == (counts, ())
     assert not verdict(*counts).ok
-    left, notes = unless_others(counts, ["Version 7 is somebody else's DELETE"])
-    assert left == counts[:1]
-    assert notes == [
-        "2 rows that the table held before the pipeline's first epoch are gone or changed. A commit of somebody else's "
-        "may have done that."
-    ]
+    for rows in (None, 2, 9):
+        left, notes = unless_others(counts, [Foreign(7, "", rows)])
+        assert left == counts[:1]
+        assert notes == [
+            "2 rows that the table held before the pipeline's first epoch are gone or changed. A commit of somebody "
+            "else's may have done that."
+        ]
+
+
+def test_a_commit_of_others_explains_no_more_rows_than_it_has_removed() -> None:
+    counts = [counted("found", 3), counted("gone_before", 9000, at=None)]
+    left, notes = unless_others(counts, [Foreign(7, "", 1), Foreign(8, "", 0), Foreign(9, "", 2)])
+    assert left == [counts[0], counted("gone_before", 8997, at=None)]
+    assert notes[0].startswith("3 rows that")
+    assert unless_others(counts, [Foreign(8, "", 0)]) == (counts, ())
+
+
+@pytest.mark.parametrize(
+    ("operation", "metrics", "rows"),
+    [
+        ("DELETE", {"numDeletedRows": "5", "numCopiedRows": "9"}, 5),
+        ("DELETE", {"numDeletedRows": "0"}, 0),
+        ("DELETE", {"numRemovedFiles": "1"}, None),  # of a whole partition
+        ("UPDATE", {"numUpdatedRows": "4"}, 4),
+        ("MERGE", {"numTargetRowsDeleted": "1", "numTargetRowsUpdated": "2", "numTargetRowsInserted": "7"}, 3),
+        ("MERGE", {"numTargetRowsDeleted": "1"}, None),
+        ("WRITE", {"numOutputRows": "3"}, None),
+    ],
+)
+def test_how_many_rows_a_commit_of_others_has_taken(operation: str, metrics: dict[str, str], rows: int | None) -> None:
+    assert rows_taken(operation, metrics) == rows
+
+
+def test_without_the_version_of_then_rows_may_be_missing_that_nobody_sees() -> None:
+    known, log_cleaned, vacuumed = Earlier(), Earlier(known=False), Earlier(known=False, of_others=True)
+    assert not_compared(known, 3, alone=True) == []
+    assert not_compared(log_cleaned, 0, alone=True) == [], "it may have been empty then"
+    assert not_compared(vacuumed, 0, alone=False) == [], "the rows of then may be another pipeline's"
+    (why,) = not_compared(vacuumed, 0, alone=True)
+    assert why.startswith("The table held rows before the pipeline's first epoch.")
+    assert all(not_compared(each, 1, alone=False)[0].startswith("1 row has") for each in (log_cleaned, vacuumed))
 
 
 @pytest.mark.parametrize("option", ["value", "key"])
