@@ -22,6 +22,7 @@ from connector.audit.gone import gone_before
 from connector.audit.history import versions
 from connector.audit.in_both import in_both, null
 from connector.audit.letters import told_apart
+from connector.audit.more_fields import fields_without_column
 from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, digest, table_columns
 from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
@@ -80,9 +81,8 @@ def compare(
 
     ``cut`` is the claim as Kafka can show it. ``committed_later``: rows beyond the claim are no fault. ``leave_out``:
     topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside in a table.
-    ``late``: the letters of rows that arrived after their window was closed. ``earlier``: what the table held before
-    the pipeline's first epoch; groups are compared without it. A record that can't be read counts as unreadable, unless
-    bad records are set aside. Raises ConfigurationError and SchemaMismatch.
+    ``late``: the letters of late rows. ``earlier``: what the table held before; groups are compared without. A record
+    that can't be read is unreadable, unless bad ones are set aside. Raises ConfigurationError and SchemaMismatch.
     """
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
@@ -98,6 +98,7 @@ def compare(
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
     made, rows, notes = _in_both(config, made, rows, forms)
+    notes += fields_without_column(config, records, forms.value, rows.columns, cut)
     if passes_over_tombstones(config, made.columns.names):
         made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()

@@ -13,8 +13,9 @@ from pyspark.sql.types import StructType
 from connector.audit.appended import appended
 from connector.audit.claim import At, Bounds
 from connector.audit.compare import _in_both
-from connector.audit.formats import Form, Forms
+from connector.audit.formats import Form, Forms, forms
 from connector.audit.functions import recomputed
+from connector.audit.more_fields import fields_without_column
 from connector.audit.records import LACKS, PROBLEM, TOMBSTONE, Records
 from connector.audit.rows import NOTHING
 from connector.audit.upserted import upserted
@@ -125,3 +126,48 @@ def test_small_floating_point_numbers_are_added_up_with_18_decimals(spark: Spark
     for value, equal in ((right, True), (right + 5e-18, False)):
         (row,) = made.selectExpr(f"{value!r}D AS r_a", "*").selectExpr(f"{part.equal} AS equal").collect()
         assert row["equal"] is equal
+
+
+TAKES_MORE = {"path": "/tmp/t", "type": "delta_append"}
+UPSERTS = {"path": "/tmp/t", "type": "delta_upsert", "key": "id"}
+ROWS_SENT = [
+    '{"id": 1, "City": "Köln", "zip": null}',
+    '{"ID": 2, "at": {"n": 1}}',
+    "[1]",
+    "no JSON",
+    '{"id": 3, "n": 1}',
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "sink", "named"),
+    [
+        ({"format": "json"}, TAKES_MORE, "City, at"),
+        ({"format": "json", "wire_format": "confluent"}, TAKES_MORE, "City, at"),
+        ({"format": "debezium"}, UPSERTS, "City, at"),
+        ({"format": "json"}, {**UPSERTS, "except_column_list": ["city", "at"]}, None),
+        ({"format": "json"}, {**UPSERTS, "column_list": ["id"]}, None),
+    ],
+)
+def test_fields_that_neither_the_file_nor_the_table_knows_are_named(
+    spark: SparkSession, value: dict[str, Any], sink: dict[str, Any], named: str | None
+) -> None:
+    config = parse(
+        {
+            "name": "p", "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}},
+            "value": {**value, "schema": "id BIGINT"}, "on_new_column": "add", "sinks": [sink],
+        }
+    )  # fmt: skip
+    texts = ROWS_SENT
+    if value["format"] == "debezium":
+        events = ('{{"op": "c", "after": {0}}}', '{{"payload": {{"op": "d", "before": {0}, "after": null}}}}')
+        texts = [events[at % 2].format(text) for at, text in enumerate(ROWS_SENT)]
+    frame = bytes(5) if "wire_format" in value else b""
+    sent = [(bytearray(frame + text.encode()), "t", 0, at) for at, text in enumerate(texts)]
+    beyond = (bytearray(frame + b'{"id": 1, "later": 1}'), "t", 0, 100)
+    columns = "value BINARY, topic STRING, `partition` INT, offset BIGINT"
+    table = spark.createDataFrame([], "id BIGINT, n BIGINT").schema
+    records = spark.createDataFrame([*sent, beyond], columns)
+    notes = fields_without_column(config, records, forms(config, table).value, table.names, CUT)
+    told = f"The table has no column for these fields of records, which aren't compared: {named}."
+    assert notes == ([told] if named else [])
