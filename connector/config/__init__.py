@@ -119,14 +119,15 @@ __all__ = [
 ]
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
+def load(path: str | Path, overrides: Sequence[str] = (), *, reads_tables: bool = False) -> PipelineConfig:
     """Read and check a pipeline file. Relative paths belong to its folder.
 
     ``overrides`` are options to change, such as ``sinks[0].path=s3a://lake/flights``. Of a file that has several
-    pipelines, ``FILE#PART`` is one: that of a topic (``tables``), or of a sink (``together: eventual``). Raises one
-    ConfigurationError that lists all errors of the file.
+    pipelines, ``FILE#PART`` is one: that of a topic (``tables``), or of a sink (``together: eventual``).
+    ``reads_tables``: the tables alone are read, so that variables and files of Kafka and of a registry may be missing
+    here. Raises one ConfigurationError that lists all errors of the file.
     """
-    found = load_any(path, overrides)
+    found = load_any(path, overrides, reads_tables=reads_tables)
     if isinstance(found, Several):
         raise ConfigurationError(
             f"{path} has a pipeline of each {found.of}, and this is for one.",
@@ -135,12 +136,14 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
     return found
 
 
-def load_any(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig | Template | SinkBySink:
+def load_any(
+    path: str | Path, overrides: Sequence[str] = (), *, reads_tables: bool = False
+) -> PipelineConfig | Template | SinkBySink:
     """The same of any pipeline file: its pipeline, or what makes one of each topic or sink."""
     file, _, part = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
     folder = str(Path(file).absolute().parent)
     document, marks = _document(Path(file), overrides)
-    parsed = partial(_parsed, folder=folder, marks=marks)
+    parsed = partial(_parsed, folder=folder, marks=marks, reads_tables=reads_tables)
     kind = _several(document)
     if kind is not None:
         several = kind(file, document, parsed, marks)  # type: ignore[arg-type]
@@ -237,9 +240,10 @@ def _parsed(
     *,
     folder: str,
     marks: Marks,
+    reads_tables: bool = False,
 ) -> PipelineConfig:
     """The pipeline of a file. ``faults``: those that were found already, to be told with the others."""
-    parsed = _pipeline(document, origin, folder, marks, moved, faults)
+    parsed = _pipeline(document, origin, folder, marks, moved, faults, reads_tables=reads_tables)
     config, elsewhere = tables_beside_file(parsed, folder, moved)
     if elsewhere:
         raise configuration_error(origin, elsewhere, marks)
@@ -293,6 +297,8 @@ def _pipeline(
     marks: Marks | None,
     moved: Moved,
     faults: Sequence[Fault] = (),
+    *,
+    reads_tables: bool = False,
 ) -> PipelineConfig:
     if not isinstance(document, Mapping):
         raise _no_options(document, origin)
@@ -307,9 +313,11 @@ def _pipeline(
         raise configuration_error(origin, halves, marks)
     references = References(folder)
     resolved = {key: references.resolve(value, (key,)) for key, value in document.items()}
+    if reads_tables:
+        references.forgive(lambda path: path[:2] == ("source", "kafka") or "registry" in path)
     config, found = _checked(resolved, references, folder, moved)
     if config is None or faults or found:
-        raise configuration_error(origin, [*faults, *found], marks, references.texts)
+        raise configuration_error(origin, [*faults, *(found or references.forgiven)], marks, references.texts)
     config.remember(document)
     return config
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -20,11 +20,13 @@ class References:
     """Replaces references by what they stand for, and collects the ``faults`` of those that stand for nothing.
 
     A relative path belongs to ``folder``. ``texts`` has the text of the file by the value that took its place.
+    ``forgiven`` are those that ``forgive`` has taken from the faults.
     """
 
     def __init__(self, folder: str = "") -> None:
         self._folder = folder
         self.faults: list[Fault] = []
+        self.forgiven: list[Fault] = []
         self.texts: dict[str, str] = {}
         self._unknown: list[str] = []
 
@@ -44,7 +46,8 @@ class References:
         if kind == "env":
             if name not in os.environ:
                 self._missing(path, f"the environment variable {name} isn't set")
-            return os.environ.get(name, _NOWHERE)
+            # A store of secrets that was filled from a file may give the newline at its end, too.
+            return os.environ.get(name, _NOWHERE).rstrip("\r\n")
         try:
             return Path(self._folder, name).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
@@ -54,10 +57,13 @@ class References:
     def _missing(self, path: tuple[str | int, ...], why: str) -> None:
         self.faults.append(Fault(path, f"{dotted(path)}: {why}"))
 
-    def forgive(self) -> None:
-        """Don't report references that stand for nothing here, nor anything about the options that have them."""
-        self._unknown = [dotted(fault.path) for fault in self.faults]
-        self.faults = []
+    def forgive(self, where: Callable[[tuple[str | int, ...]], bool] = lambda _: True) -> None:
+        """Don't report references that stand for nothing here, nor anything about the options that have them.
+
+        ``where``: by the paths of the options, for which of them. The others are reported as before."""
+        self.forgiven = [fault for fault in self.faults if where(fault.path)]
+        self._unknown = [dotted(fault.path) for fault in self.forgiven]
+        self.faults = [fault for fault in self.faults if not where(fault.path)]
 
     def without_unknown(self, faults: list[Fault]) -> list[Fault]:
         """The faults of options whose value is known here."""

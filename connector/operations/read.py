@@ -23,7 +23,7 @@ def read(spark: SparkSession, file: str | Path, value: str | None = None) -> Dat
 
     >>> read(spark, "pipeline.yaml").show()  # doctest: +SKIP
     """
-    return read_of(load(file), spark, value)
+    return read_of(load(file, reads_tables=True), spark, value)
 
 
 def read_of(config: PipelineConfig, spark: SparkSession, value: str | None = None) -> DataFrame:

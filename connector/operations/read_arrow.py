@@ -30,7 +30,8 @@ def read_arrow(
 
     ``value``: of ``route.by``, the one whose table is read. ``columns``: these alone, instead of all. ``folded``: with
     ``merge: on_read``, the rows as of the last fold, also where newer epochs wait for the next one. ``storage_options``
-    are those of delta-rs for S3 and other stores. Without them it takes AWS_* from the environment.
+    are those of delta-rs for S3 and other stores. Without them it takes AWS_* from the environment. Passwords of Kafka
+    that the file takes from the environment needn't be there.
 
     Raises NotFolded if ``folded`` is false and epochs wait for a fold, and ConfigurationError if there is no table yet,
     several sinks, or a table by name.
@@ -46,7 +47,7 @@ def read_arrow(
             hint='Install it: pip install "lakelock[arrow]".',
         ) from None
 
-    config = of_one_table(load(file), value)
+    config = of_one_table(load(file, reads_tables=True), value)
     sink = config.sinks[0]
     assert isinstance(sink, DeltaPlace)
     folder = sink.folder
@@ -75,7 +76,8 @@ def _refuse_if_behind(pipeline: str, place: str, table: DeltaTable, log: DeltaTa
     raise NotFolded(
         f"{place}: the table is as of {at}, and its change log has epoch {logged}.",
         hint="`lakelock fold FILE` brings the table up to date; connector.read gives the current rows with Spark; "
-        "read_arrow(..., folded=True) gives the table as it is.",
+        "read_arrow(..., folded=True) gives the table as it is. If the table was restored, those epochs don't count, "
+        "and a fold does nothing: the next run reads their records again.",
     )
 
 

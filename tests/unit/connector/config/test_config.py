@@ -133,6 +133,9 @@ def test_secrets_come_from_the_environment_and_from_files_and_are_not_shown(
     assert config.source.kafka_options["sasl.password"] == "hunter2"
     assert config.source.kafka_options["ssl.key.password"] == "swordfish"
     assert isinstance(config.source.kafka["sasl.password"], SecretStr)
+    monkeypatch.setenv("PASSWORD", "hunter2\r\n")
+    again = parse(options(source=source(kafka=kafka)))
+    assert again.source.kafka_options["sasl.password"] == "hunter2", "of a secret that was made from a file"
     for shown in (repr(config), str(config), config.model_dump_json()):
         assert "hunter2" not in shown
         assert "swordfish" not in shown
