@@ -13,7 +13,11 @@ SCOPE = "lakelock"
 
 
 def folder(job: Job, volume: str, notify: str) -> Folder:
-    """The bundle. ``volume``: the folder of the pipeline files, in Unity Catalog; ``notify``: who hears of failures."""
+    """The bundle. ``volume``: the folder of the pipeline files, in Unity Catalog; ``notify``: who hears of failures.
+
+    Raises ConfigurationError.
+    """
+    job.refuse_endless("Databricks")
     wheel, content = cluster_wheel(job.all_of(lambda each: each.extras))
     run = ["run", *(f"${{var.pipelines}}/{each.file.name}" for each in job.pipelines), "--log-format", "json"]
     volume = volume.rstrip("/")

@@ -15,6 +15,7 @@ KAFKA_JARS = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13
 
 def folder(job: Job, s3_folder: str, application: str, role: str, spark: str) -> Folder:
     """What goes to ``s3_folder``, and the job. ``spark``: the release's version. Raises ConfigurationError."""
+    job.refuse_endless("EMR Serverless")
     _refuse_files(job)
     (pipeline,) = job.pipelines
     wheel, content = cluster_wheel(job.all_of(lambda each: each.extras))

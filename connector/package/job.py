@@ -53,6 +53,17 @@ class Job:
         """As a text says it: `10 minutes`."""
         return "hour" if self.every == 60 else "minute" if self.every == 1 else f"{self.every} minutes"
 
+    def refuse_endless(self, platform: str) -> None:
+        """For a platform whose jobs are ended after an hour, as failures. Raises ConfigurationError."""
+        for pipeline in self.pipelines:
+            if pipeline.never_ends:
+                raise ConfigurationError(
+                    f"{pipeline.file}: trigger: a run goes on until it is stopped, and the job on {platform} is ended "
+                    "after an hour, as a failure.",
+                    hint="Package a file with trigger: available_now: each run then reads what Kafka holds, and ends. "
+                    "--every says how often the job runs.",
+                )
+
     def _paths(self) -> Iterable[Path]:
         for pipeline in self.pipelines:
             yield pipeline.file

@@ -37,6 +37,8 @@ class Needs:
     """Absolute paths of tables: folders of a volume that stays."""
     there: list[str] = field(default_factory=list)
     """Absolute paths of files that the place has to have, such as certificates."""
+    never_ends: bool = False
+    """Whether a run goes on until it is stopped."""
     extras: list[str] = field(default_factory=list)
     """Extras of Lakelock with the libraries that a run or `lakelock verify` needs."""
 
@@ -44,7 +46,7 @@ class Needs:
 def needs(file: Path) -> Needs:
     """Check a pipeline file as far as it can be checked here, and find out what it needs. Raises ConfigurationError."""
     options = peek(file) or {}
-    found = Needs(file, checked_elsewhere(file))
+    found = Needs(file, checked_elsewhere(file), never_ends=isinstance(options.get("trigger"), Mapping))
     for path, text in _texts(options, ()):
         _note(found, path, text)
     for extra in _extras(options):

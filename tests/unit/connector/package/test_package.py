@@ -224,6 +224,8 @@ def test_a_second_time_nothing_changes_and_what_was_edited_stays(
         (TEXT.replace("s3a://lake/t", "/mnt/t"), (*EMR, *BROKERS), "/mnt/t: a folder of a job on EMR Serverless ends"),
         (TEXT, (*EMR[:3], "jobs", *EMR[4:], *BROKERS), "--s3-folder: write s3://bucket/path"),
         (TEXT.replace("sinks:", "sink:"), (*KUBERNETES, *BROKERS), "sink: unknown option"),
+        (f"{TEXT}trigger: {{interval: 10 seconds}}", (*EMR, *BROKERS), "on EMR Serverless is ended after an hour"),
+        (f"{TEXT}trigger: {{interval: 0}}", (*DATABRICKS, *BROKERS), "Package a file with trigger: available"),
     ],
 )  # fmt: skip
 def test_what_would_fail_there_is_refused_here(
@@ -232,6 +234,12 @@ def test_what_would_fail_there_is_refused_here(
     file.write_text(text)
     assert told in refused(file, "--to", tmp_path / "made", *options)
     assert not (tmp_path / "made").exists()
+
+
+def test_a_pod_may_run_until_it_is_stopped(file: Path, tmp_path: Path) -> None:
+    file.write_text(f"{TEXT}trigger: {{interval: 10 seconds}}")
+    packaged(file, "--to", tmp_path / "k", *KUBERNETES, *BROKERS)
+    assert "Deadline" not in (tmp_path / "k/cronjob.yaml").read_text().replace("startingDeadline", "")
 
 
 def test_a_variable_that_is_said_to_be_a_secret_is_taken_from_the_store(file: Path, tmp_path: Path) -> None:
