@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connector.spark.compat import local_table
-from sinks.kafka import spark_reader
+from sinks.errors import BadRecord
+from sinks.kafka import UNFIT_TIMESTAMP, spark_reader
 from sinks.offsets import OffsetRange, Offsets
 from sinks.spark.sql import identifier
 from sinks.spark.types import sql_type
@@ -25,6 +26,8 @@ _NO_RECORDS = [
     }.items()
 ]  # fmt: skip
 
+_MOST_MILLIS = (2**63 - 1) // 1000
+"""A TIMESTAMP counts microseconds in 64 bits."""
 
 RECORDS_PER_TASK = 25_000
 
@@ -55,6 +58,15 @@ def read(
     return records.coalesce(tasks) if tasks < len(ranges) else records
 
 
+def no_timestamp(topic: str, partition: int, offset: int, millis: int) -> BadRecord:
+    """The error for a record whose Kafka timestamp no TIMESTAMP can hold."""
+    return BadRecord(
+        f"The record at {topic}-{partition}, offset {offset} has a Kafka timestamp out of range: {millis:,} "
+        "milliseconds after 1970. Nothing of this epoch was written.",
+        hint=UNFIT_TIMESTAMP,
+    )
+
+
 def tasks_for(ranges: Sequence[OffsetRange]) -> int:
     """The largest number of tasks that pays: for a few records, one task and one file per partition is too much."""
     return max(1, -(-sum(part.span for part in ranges) // RECORDS_PER_TASK))
@@ -72,7 +84,14 @@ def nothing_like(frame: DataFrame) -> DataFrame:
 
 
 def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
-    """kafka-python's records as Spark would have read them. They pass the driver: only for bounded batches."""
+    """kafka-python's records as Spark would have read them. They pass the driver: only for bounded batches.
+
+    Raises BadRecord for a Kafka timestamp that no TIMESTAMP can hold.
+    """
+    records = list(records)
+    for each in records:
+        if abs(each.timestamp) > _MOST_MILLIS:
+            raise no_timestamp(each.topic, each.partition, each.offset, each.timestamp)
     rows = [
         (each.key, each.value, each.topic, each.partition, each.offset, each.timestamp, each.headers or None)
         for each in records

@@ -5,11 +5,12 @@ from __future__ import annotations
 from sinks.kafka.clients import Clients
 from sinks.kafka.options import ANSWER_WITHIN_MS, SECRET, client_options, faults, spark_options
 from sinks.kafka.reader import spark_reader
-from sinks.kafka.refusals import answering, not_authorized, reader_refused, refused
+from sinks.kafka.refusals import UNFIT_TIMESTAMP, answering, not_authorized, reader_refused, refused
 
 __all__ = [
     "ANSWER_WITHIN_MS",
     "SECRET",
+    "UNFIT_TIMESTAMP",
     "Clients",
     "answering",
     "client_options",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sinks.errors import (
     AuthenticationFailed,
+    BadRecord,
     BrokerUnreachable,
     LakelockError,
     NotAuthorized,
@@ -40,6 +41,13 @@ _UNANSWERED = re.compile(
     r"|(?<=org\.apache\.kafka\.common\.errors\.)(?:Timeout|Disconnect)Exception[^\n]*"
 )
 """What Spark's own source, the columnar reader and Kafka's client say if a broker didn't answer them in time."""
+
+UNFIT_TIMESTAMP = (
+    "Its producer may write nanoseconds, and has to write milliseconds. Brokers before 4.0 take any, unless the topic "
+    "has message.timestamp.after.max.ms. To go past the record: once all before it is committed (epoch.max_records), "
+    "delete the partition's records up to it with kafka-delete-records, and run with on_data_loss: continue."
+)
+"""What helps where a record's Kafka timestamp is none that Spark can hold."""
 
 
 @contextmanager
@@ -130,6 +138,10 @@ def reader_refused(error: BaseException) -> LakelockError | None:
         return SourceError(
             f"Spark's Kafka reader can't be set up: {missing[1].strip()}.",
             hint=hint + (key if "keystore" in missing[1] else ""),
+        )
+    if "ArithmeticException: long overflow" in text and "KafkaRecordToRowConverter" in text:
+        return BadRecord(
+            "A record has a Kafka timestamp out of range. Spark's own reader doesn't say which.", hint=UNFIT_TIMESTAMP
         )
     unanswered = _UNANSWERED.search(text)
     if unanswered:

@@ -20,6 +20,7 @@ from connector.lab.bench.broker import Broker
 from connector.source import columnar, records
 from connector.source.columnar import ODD
 from connector.spark.compat import from_ddl
+from sinks.errors import BadRecord
 
 pytestmark = pytest.mark.spark4("the columnar reader is built for Spark 4")
 
@@ -160,6 +161,22 @@ def test_records_that_go_once_they_were_read_do_not_fail_it(spark: SparkSession,
     found = read(session, topic, 6_002, Json(from_ddl("k STRING"))).select("offset", "value")
     offsets = {row["offset"] for row in found.mapInArrow(slow, "offset BIGINT").collect()}
     assert offsets == {*range(6_002)} - {1}
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("reader", ["auto", "spark"])
+def test_a_timestamp_in_nanoseconds_is_told_with_its_record(reader: str, lake: Lake, topic: Topic) -> None:
+    from kafka import KafkaProducer
+
+    old = Topic(topic.broker, f"old-{topic.name}")
+    topic.broker.create_topic(old.name, 1, {"message.timestamp.after.max.ms": str(2**63 - 1)})  # as before Kafka 4.0
+    old.send_rows([("a", 1)])
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    producer.send(old.name, b'{"k": "b", "n": 2}', timestamp_ms=1_790_000_000 * 10**9).get(30)
+    producer.close()
+    where = f"{old.name}-0, offset 1 has a" if reader == "auto" else "A record has a"
+    with pytest.raises(BadRecord, match=f"{where} Kafka timestamp out of range"):
+        lake.pipeline(source={"reader": reader, "topics": [old.name]}).run()
 
 
 def test_no_odd_record_passes_a_query_that_needs_no_column_of_it(spark: SparkSession, topic: Topic) -> None:

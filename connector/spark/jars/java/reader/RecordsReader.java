@@ -108,7 +108,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
       offset.putLong(row, record.offset());
     }
     if (timestamp != null) {
-      timestamp.putLong(row, Math.multiplyExact(record.timestamp(), 1000L));
+      timestamp.putLong(row, micros(record));
     }
     if (headers != null) {
       headers(record, row);
@@ -122,6 +122,17 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     }
     text.open(json, start);
     return decoder.value(text, plain, row) && text.atEnd();
+  }
+
+  /** Kafka's timestamp, in Spark's unit. Brokers before 4.0 take any, such as nanoseconds. */
+  private static long micros(ConsumerRecord<byte[], byte[]> record) {
+    try {
+      return Math.multiplyExact(record.timestamp(), 1000L);
+    } catch (ArithmeticException e) {
+      throw new IllegalStateException(
+          "LAKELOCK_TIMESTAMP " + record.timestamp() + " " + record.partition() + " " + record.offset() + " "
+              + record.topic());
+    }
   }
 
   private static void bytes(WritableColumnVector to, int row, byte[] bytes) {
