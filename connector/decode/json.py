@@ -143,11 +143,11 @@ class Json:
         if how.decimals:
             huge = decimals.huge(text, how.decimals, permissive=self._permissive)
             ended = f"CASE WHEN NOT ({huge}) THEN {ended} END"
-        whole = f"{parsed}.{_MALFORMED} IS NULL AND {parsed}.{_END}"
+        whole = f"{{0}}.{_MALFORMED} IS NULL AND {{0}}.{_END}"
         unescaped = f"replace({text}, {literal(_ESCAPED_BACKSLASH)}, ' ')"
         half = f"contains({text}, {literal(_ESCAPED)}) AND {unescaped} RLIKE {literal(_HALF_CHARACTER)}"
         problems = {
-            f"NOT coalesce({whole}, false)": literal(self._not_one(column)),
+            f"NOT coalesce({whole.format(parsed)}, false)": literal(self._not_one(column)),
             f"NOT {is_utf8(column)}": literal(NOT_UTF8),
             half: literal("half of a character: a \\u escape without its pair"),
             **self._spelled_otherwise(text, parsed, odd),
@@ -155,9 +155,12 @@ class Json:
         }
         loss = literal(self._lossy(column))
         text_of = texts if how.texts_as is not None else None
+        if how.decimals and not self._permissive:
+            # A second parse that failed would prove nothing of them.
+            problems[f"{texts} IS NOT NULL AND NOT coalesce({whole.format(texts)}, false)"] = loss
         if how.sound is not None:
             problems[f"NOT coalesce({how.sound(parsed, text_of)}, false)"] = loss
-        if how.decimals:
+        if how.decimals and self._permissive:
             problems[decimals.rounded(text, how.decimals)] = loss
         problem = " ".join(f"WHEN {condition} THEN {words}" for condition, words in problems.items())
         if self._looks_at_names:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
 from connector.decode import json_numbers as numbers
+from connector.decode.json_decimals import Inside, Name
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
 
@@ -42,9 +43,9 @@ class Exact:
     """SQL of the value in the schema's type."""
     sound: SqlOfBoth | None = None
     """SQL that tells whether the value is unchanged, and not null where that is forbidden. None if it always is."""
-    decimals: frozenset[tuple[str | None, int]] = frozenset()
+    decimals: frozenset[tuple[Name, int]] = frozenset()
     """The DECIMALs in it: their field's name, and the number of digits after the point that the parser keeps. It rounds
-    all others away. The name is empty if the value is the DECIMAL itself, and None in an ARRAY or a MAP."""
+    all others away. The name is empty if the value is the DECIMAL itself, and has none in an ARRAY or a MAP."""
     texts_as: DataType | None = None
     """The type as which its text is parsed again, with the numbers in quotes. None if it needs no text."""
     doubts: Mapping[str, Sql] = field(default_factory=dict)
@@ -240,6 +241,7 @@ def _array(kind: DataType, permissive: bool, depth: int) -> Exact:
 
     assert isinstance(kind, ArrayType)
     each = exact(kind.elementType, permissive=permissive, depth=depth + 1)
+    named = _inside(each.decimals, Inside.ARRAY)
     item, text_of = f"each{depth}", f"text{depth}"
     element = each.sound
     same = _same(each.parsed_as, kind.elementType)
@@ -259,7 +261,7 @@ def _array(kind: DataType, permissive: bool, depth: int) -> Exact:
         ArrayType(each.parsed_as),
         value,
         sound if element else None,
-        _nameless(each.decimals),
+        named,
         ArrayType(each.texts_as) if each.texts_as is not None else None,
         _in_any(each.doubts, item, "{0}"),
     )
@@ -271,6 +273,7 @@ def _map(kind: DataType, permissive: bool, depth: int) -> Exact:
 
     assert isinstance(kind, MapType)
     each = exact(kind.valueType, permissive=permissive, depth=depth + 1)
+    named = _inside(each.decimals, Inside.MAP)
     name, item, text_of = f"name{depth}", f"each{depth}", f"text{depth}"
     element = each.sound
     same = _same(each.parsed_as, kind.valueType)
@@ -296,7 +299,7 @@ def _map(kind: DataType, permissive: bool, depth: int) -> Exact:
         MapType(kind.keyType, each.parsed_as),
         value,
         sound,
-        _nameless(each.decimals),
+        named,
         MapType(kind.keyType, each.texts_as) if each.texts_as is not None else None,
         _in_any(each.doubts, item, "map_values({0})"),
     )
@@ -309,8 +312,8 @@ def _in_any(doubts: Mapping[str, Sql], item: str, values: str) -> dict[str, Sql]
     return {of_text: of_any(doubt) for of_text, doubt in doubts.items()}
 
 
-def _nameless(decimals: Iterable[tuple[str | None, int]]) -> frozenset[tuple[str | None, int]]:
-    return frozenset((name or None, digits) for name, digits in decimals)
+def _inside(found: Iterable[tuple[Name, int]], place: Inside) -> frozenset[tuple[Name, int]]:
+    return frozenset((name or place, digits) for name, digits in found)
 
 
 def _same(one: DataType, other: DataType) -> bool:

@@ -362,6 +362,56 @@ def test_permissive_json_rounds_no_number_without_quotes_around_its_name(spark: 
     assert [row["i"] for row in by_pipeline(spark, "q DECIMAL(5,2), i INT", good, permissive=True)] == [5, 5]  # type: ignore[index]
 
 
+BESIDE: list[tuple[str, dict[str, Any]]] = [
+    ('{"price": 1.5, "raw": {"price": 0.123456789012345}}', {"price": Decimal("1.5")}),
+    ('{"raw": {"price": 0.123456789012345}, "price": "1.5"}', {"price": Decimal("1.5")}),
+    ('{"prices": [1.5], "lat": 52.520006599999}', {"prices": [Decimal("1.5")], "lat": 52.520006599999}),
+    ('{"prices": [1.5], "lat": 1e-20, "other": 0.123456789012345}', {"prices": [Decimal("1.5")], "lat": 1e-20}),
+    ('{"prices": [1.5], "sku": "4e12345"}', {"prices": [Decimal("1.5")], "sku": "4e12345"}),
+    ('{"prices": [1.5], "other": "4e12345"}', {"prices": [Decimal("1.5")]}),
+    ('{"rates": {"a": 1.5}, "lat": 52.520006599999}', {"rates": {"a": Decimal("1.5")}}),
+    ('{"\\u0070rice": 1.5, "lat": 52.520006599999}', {"price": Decimal("1.5")}),
+]
+"""Texts, and fields of them, beside numbers that a DECIMAL couldn't hold in fields that aren't one."""
+ROUNDED = [
+    "0.123456789012345",
+    "1e-20",
+    '"0.123456789012345"',
+    '"5.e-40"',
+    '"1E-20"',
+    "4e12345",
+    '"4e12345"',
+    "1.23456789012e0",
+]
+ROUNDED_AT = [
+    '{{"price": {0}, "lat": 1.5}}', '{{"lat": 0.123456789012345, "price": {0}}}', '{{"prices": [1.5, {0}]}}',
+    '{{"prices": [{0}], "sku": "x"}}', '{{"rates": {{"a": {0}}}}}', '{{"all": [{{"price": {0}}}, null]}}',
+    '{{"\\u0070rice": {0}}}', '{{"rates": {{"a": 1, "b": {0}}}, "price": 1}}', '{{"many": {{"a": [1, {0}]}}}}',
+]  # fmt: skip
+
+
+@pytest.mark.breadth
+def test_a_decimal_is_judged_by_its_own_text_and_not_by_that_of_other_fields(spark: SparkSession) -> None:
+    kind = "DECIMAL(38,10)"
+    schema = (
+        f"price {kind}, raw STRUCT<price: DOUBLE>, prices ARRAY<{kind}>, lat DOUBLE, sku STRING, "
+        f"rates MAP<STRING, {kind}>, all ARRAY<STRUCT<price: {kind}>>, many MAP<STRING, ARRAY<{kind}>>"
+    )
+    of_rates = [text for text, _ in BESIDE if "4e12345" in text]  # which any value of a text might be
+    small = schema.replace(f"rates MAP<STRING, {kind}>, ", "")
+    for texts, of in ((of_rates, small), ([text for text, _ in BESIDE if text not in of_rates], schema)):
+        records = [text.encode() for text in texts]
+        for found in (by_pipeline(spark, of, records), by_auditor(spark, of, records)):
+            for text, row in zip(texts, found, strict=True):
+                assert not isinstance(row, str), text
+                assert dict(BESIDE)[text].items() <= row.items()
+    lossy = [place.format(number).encode() for place in ROUNDED_AT for number in ROUNDED]
+    taken = [
+        text for text, row in zip(lossy, by_pipeline(spark, schema, lossy), strict=True) if not isinstance(row, str)
+    ]
+    assert taken == []
+
+
 @pytest.mark.breadth
 def test_permissive_json_takes_no_rest_after_a_date_or_a_number(spark: SparkSession) -> None:
     wrong = ["2026-11-01T23:30:00-05:00", "2026-11-01 until further notice", "2026"]
@@ -440,7 +490,7 @@ def test_verify_finds_a_decimal_that_an_older_version_has_rounded(
 ) -> None:
     options = {"schema": "k STRING, d DECIMAL(38,10)", "source": {"reader": "spark"}}
     topic.send(("a", b'{"k": "a", "d": 1.5}'), ("b", b'{"k": "b", "d": 0.12345678906}'), partition=0)
-    monkeypatch.setattr(json_decimals, "rounded", lambda *_: "false")
+    monkeypatch.setattr(json_decimals, "is_number", lambda *_: "true")
     lake.pipeline(**options).run()
     assert lake.sql("SELECT d FROM {t} WHERE k = 'b'") == [(Decimal("0.1234567891"),)]
     found = verify(lake, **options)
