@@ -113,19 +113,58 @@ def test_the_row_of_a_record_whose_json_sorts_last_counts_by_all_that_the_record
     assert found(spark, made, ["1 AS id, 5 AS qty, 1 AS o"], several=True, key="id") == {"found": 1}
 
 
-@pytest.mark.parametrize("text", ["sum(x)", "avg(x)"])
-def test_small_floating_point_numbers_are_added_up_with_18_decimals(spark: SparkSession, text: str) -> None:
-    values = [1.2345678e-12, 1.2345678e-12, 2.5e-19]
-    stored = sum((Decimal(repr(x)).quantize(Decimal(1).scaleb(-18)) for x in values), Decimal(0))
-    right = float(stored if text == "sum(x)" else stored / 3)
-    frame = spark.createDataFrame([(x,) for x in values], "x DOUBLE")
+def right(spark: SparkSession, text: str, kind: str, values: list[Any], *stored: float | int | None) -> list[bool]:
+    """Whether each of these results of an aggregate of x is called right."""
+    frame = spark.createDataFrame([(x,) for x in values], f"x {kind}")
     part = recomputed(text, "a", option="aggregates.a", own=set(), records=frame)
     assert part is not None
     made = frame.selectExpr(*(f"{sql} AS {name}" for name, sql in part.arguments.items()))
     made = made.agg(*(column.alias(name) for name, column in part.aggregates.items()))
-    for value, equal in ((right, True), (right + 5e-18, False)):
-        (row,) = made.selectExpr(f"{value!r}D AS r_a", "*").selectExpr(f"{part.equal} AS equal").collect()
-        assert row["equal"] is equal
+    results = "array({})".format(
+        ", ".join("NULL" if x is None else f"{x!r}{'D' if isinstance(x, float) else 'L'}" for x in stored)
+    )
+    found = made.selectExpr(f"posexplode({results}) AS (at, r_a)", "*").orderBy("at")
+    return [row["equal"] for row in found.selectExpr(f"coalesce({part.equal}, false) AS equal").collect()]
+
+
+@pytest.mark.parametrize("text", ["sum(x)", "avg(x)"])
+def test_small_floating_point_numbers_are_added_up_with_18_decimals(spark: SparkSession, text: str) -> None:
+    values = [1.2345678e-12, 1.2345678e-12, 2.5e-19]
+    stored = sum((Decimal(repr(x)).quantize(Decimal(1).scaleb(-18)) for x in values), Decimal(0))
+    exact = float(stored if text == "sum(x)" else stored / 3)
+    assert right(spark, text, "DOUBLE", values, exact, exact + 5e-18) == [True, False]
+
+
+@pytest.mark.parametrize("text", ["sum(x)", "avg(x)"])
+@pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(20, 2)", "BIGINT"])
+def test_a_record_that_is_small_among_the_others_shows_in_a_sum_and_an_average(
+    spark: SparkSession, text: str, kind: str
+) -> None:
+    if kind == "BIGINT" and text == "sum(x)":
+        values: list[Any] = [10**9, -(10**9), 3]
+    else:
+        of = {"DOUBLE": float, "BIGINT": int}.get(kind, lambda x: Decimal(x).quantize(Decimal("0.01")))
+        values = [*map(of, [1e9, 1e9 - 0.25 * (kind != "BIGINT")] * 20), of(2)]
+    total = sum(map(Decimal, values))
+    made: Any = float if "avg" in text or kind != "BIGINT" else int
+    last, n = Decimal(values[-1]), len(values)
+    results = [total, total - last, total + last]
+    if "avg" in text:
+        results = [each / count for each, count in zip(results, (n, n - 1, n + 1), strict=True)]
+    assert right(spark, text, kind, values, *map(made, results)) == [True, False, False]
+
+
+def test_numbers_that_no_decimal_takes_are_compared_within_a_relative_error(spark: SparkSession) -> None:
+    assert right(spark, "sum(x)", "DOUBLE", [1e25, 2e25, None], 3e25, 3.00000001e25) == [True, False]
+    assert right(spark, "sum(x)", "DOUBLE", [None], None, 0.0) == [True, False]
+    assert right(spark, "avg(x)", "DOUBLE", [None], None, 0.0) == [True, False]
+
+
+def test_an_approximate_count_of_few_values_is_off_by_one_at_most(spark: SparkSession) -> None:
+    text = "approx_count_distinct(x)"
+    assert right(spark, text, "INT", [*range(9), 8], 9, 8, 10) == [True, False, False]
+    assert right(spark, text, "INT", [*range(100)], 99, 100, 101, 98, 102) == [True] * 3 + [False] * 2
+    assert right(spark, text, "INT", [*range(1000)], 1080, 890) == [True, False]
 
 
 TAKES_MORE = {"path": "/tmp/t", "type": "delta_append"}
