@@ -286,8 +286,8 @@ def test_the_dag_is_python_and_its_options_are_there() -> None:
 
 
 def test_the_wheel_for_clusters_leaves_their_spark_alone(tmp_path: Path) -> None:
-    name, content = cluster_wheel()
-    assert cluster_wheel() == (name, content)
+    name, content = cluster_wheel(())
+    assert cluster_wheel(()) == (name, content)
     made = tmp_path / name
     made.write_bytes(content)
     with zipfile.ZipFile(made) as files:
