@@ -10,10 +10,11 @@ from sinks.delta.detail import Detail, name_parts, partitions, with_generated
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.position import Commit
 from sinks.delta.refusals import managed_by_catalog
-from sinks.errors import NotADeltaTable, SchemaMismatch
+from sinks.delta.torn_log import cleared
+from sinks.errors import NotADeltaTable, SchemaMismatch, SinkError
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import topic_of
-from sinks.spark.files import absolute, if_there, no_glob, twice
+from sinks.spark.files import absolute, if_there, local, no_glob, twice
 from sinks.spark.probes import probing
 from sinks.spark.schema_changes import OnNewColumn, differences
 from sinks.spark.sql import identifier
@@ -188,9 +189,20 @@ class DeltaTable:
     def create(self, schema: StructType, layout: Layout = NO_LAYOUT) -> None:
         """Create the table if it doesn't exist. Two runs may do so at once.
 
-        Raises ConfigurationError if Delta makes no table with this layout.
+        Raises ConfigurationError if Delta makes no table with this layout, and SinkError where a log without a commit
+        is in the way.
         """
         self.was_missing = self._was_new = True
+        self._create(schema, layout)
+        if self.detail() is None and self.path and (folder := local(self.path)) is not None and cleared(folder):
+            self._create(schema, layout)
+        if self.detail() is None:
+            raise SinkError(
+                f"{self.label!r} has a log without a commit: somebody was interrupted while making the table.",
+                hint=f"Remove the folder {self.location}/_delta_log, which holds nothing, and run again.",
+            )
+
+    def _create(self, schema: StructType, layout: Layout) -> None:
         try:
             self.spark.sql(layout.create_sql(self.sql, schema))
         except Exception as error:

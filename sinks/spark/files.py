@@ -37,7 +37,7 @@ def absolute(path: str, folder: str = "") -> str:
 
 def listed(folder: str) -> bool:
     """Whether this process can list and remove folders there by itself: local ones, and those on S3."""
-    return s3a.place(folder) is not None or _local(folder) is not None
+    return s3a.place(folder) is not None or local(folder) is not None
 
 
 def folders(spark: SparkSession, parent: str) -> list[str]:
@@ -48,7 +48,7 @@ def folders(spark: SparkSession, parent: str) -> list[str]:
     at = s3a.place(parent)
     if at is not None:
         return s3a.folders(spark, at)
-    path = _local(parent)
+    path = local(parent)
     if path is None:
         reader = spark.read.format("binaryFile")
         files = if_there(lambda: reader.load(f"{no_glob(parent.rstrip('/'))}/*/*.parquet").inputFiles()) or ()
@@ -65,7 +65,7 @@ def remove(spark: SparkSession, folder: str) -> None:
     if at is not None:
         s3a.remove(spark, at)
         return
-    path = _local(folder)
+    path = local(folder)
     if path is not None:
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -77,7 +77,7 @@ def refuse_unwritable(folder: str) -> None:
 
     Raises ConfigurationError. Folders elsewhere pass.
     """
-    path = _local(folder) if folder else None
+    path = local(folder) if folder else None
     if path is None:
         return
     there, *below = reversed((path.absolute(), *path.absolute().parents))
@@ -106,7 +106,7 @@ def folder_made(folder: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not folder or _local(folder) is None or not any(sign in str(error) for sign in _NOT_MADE):
+        if not folder or local(folder) is None or not any(sign in str(error) for sign in _NOT_MADE):
             raise
         refuse_unwritable(folder)
         raise ConfigurationError(
@@ -118,7 +118,8 @@ def _may(folder: Path, what: int) -> bool:
     return os.access(folder, what, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _local(folder: str) -> Path | None:
+def local(folder: str) -> Path | None:
+    """The folder on this machine that a path or URI names. None: it is elsewhere."""
     parts = urlsplit(folder)
     if parts.scheme == "file":
         return Path(unquote(parts.path))

@@ -331,3 +331,13 @@ def test_a_moved_table_goes_on(lake: Lake, topic: Topic) -> None:
     lake.pipeline(sink={"path": str(moved)}).run()
     assert lake.spark is not None
     assert lake.spark.read.format("delta").load(str(moved)).count() == 40
+
+
+def test_a_table_is_made_after_a_kill_in_the_middle_of_making_it(lake: Lake, topic: Topic) -> None:
+    """Delta takes the log for a table, though nothing was committed to it."""
+    log = lake.path() / "_delta_log"
+    (log / "_staged_commits").mkdir(parents=True)
+    (log / ".00000000000000000000.json.24afb4a0-9173-4d3d-a982-b5ae366cb91f.tmp").touch()
+    topic.send_rows([("a", 1)])
+    lake.pipeline().run()
+    assert lake.rows() == [("a", 1)]
