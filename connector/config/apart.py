@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from connector.config.places import DeltaPlace, DeltaSink
+from connector.config.places import DeltaPlace, DeltaSink, normal
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
@@ -43,8 +43,4 @@ def tables_of(config: PipelineConfig) -> dict[str, DeltaPlace]:
 
 
 def _with_ends(folders: Mapping[_Name, str | None]) -> dict[_Name, str]:
-    return {
-        name: re.sub("^s3a://", "s3://", folder).rstrip("/") + "/"
-        for name, folder in folders.items()
-        if folder is not None
-    }
+    return {name: f"{normal(folder)}/" for name, folder in folders.items() if folder is not None}

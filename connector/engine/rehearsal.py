@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaAppendSink, PipelineConfig
+from connector.config import PipelineConfig
 from connector.engine.decoders import decoders
+from connector.engine.short_runs import appends_only
 from connector.protocol.recover import TopicsHeld
 from connector.source.reader import Reader
 from sinks.offsets import OffsetRange
@@ -32,7 +33,7 @@ _END_SECONDS = 1.0
 
 def worthwhile(config: PipelineConfig) -> bool:
     """Whether it gains time. The first steps of a run that merges leave no core free."""
-    return (os.cpu_count() or 1) > 1 and all(isinstance(sink, DeltaAppendSink) for sink in config.sinks)
+    return (os.cpu_count() or 1) > 1 and appends_only(config)
 
 
 @contextmanager

@@ -15,6 +15,11 @@ SMALL = 3_000_000
 questions about the table are answered sooner by queries that aren't compiled."""
 
 
+def appends_only(config: PipelineConfig) -> bool:
+    """Whether a run merges nothing into a table."""
+    return all(isinstance(sink, DeltaAppendSink) for sink in config.sinks)
+
+
 def is_short(config: PipelineConfig, held: TopicsHeld, group: ConsumerGroup) -> bool:
     """Whether the run has little to read, and merges it into small tables if at all.
 
@@ -22,8 +27,7 @@ def is_short(config: PipelineConfig, held: TopicsHeld, group: ConsumerGroup) -> 
     """
     if config.interval is not None or not all(isinstance(sink, DeltaSink) for sink in config.sinks):
         return False
-    merges = not all(isinstance(sink, DeltaAppendSink) for sink in config.sinks)
-    if merges and sum(held.ends.values()) > SMALL:
+    if not appends_only(config) and sum(held.ends.values()) > SMALL:
         return False
     try:
         return behind(group.committed(), held) <= _SHORT

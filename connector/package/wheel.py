@@ -72,8 +72,11 @@ def _required(text: str, version: str, new_version: str, extras: Sequence[str]) 
     head, blank, readme = text.partition("\n\n")
     head = head.replace(f"\nVersion: {version}", f"\nVersion: {new_version}")
     brought = re.compile(rf"Requires-Dist: ({'|'.join(BROUGHT)})\b(?!-)")
-    of_extra = re.compile(
-        rf"""(Requires-Dist: .*?) *; *extra == ['"]({"|".join(map(re.escape, extras)) or "(?!)"})['"]"""
-    )
-    lines = (of_extra.sub(r"\1", line) for line in head.splitlines() if not brought.match(line))
+    lines = (_for_all(line, extras) for line in head.splitlines() if not brought.match(line))
     return "\n".join(lines) + blank + readme
+
+
+def _for_all(line: str, extras: Sequence[str]) -> str:
+    """The line, without its condition if that is one of the extras."""
+    found = re.fullmatch(r"""(Requires-Dist: .*?) *; *extra == ['"](.*)['"]""", line)
+    return found[1] if found and found[2] in extras else line
