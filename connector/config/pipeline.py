@@ -15,7 +15,7 @@ from connector.config.kinds import Name, Options, OptionText, Text, fits, in_cle
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
 from connector.config.places import NAME, DeadLetters, DeltaPlace, normal
-from connector.config.route import Route, unfit_for
+from connector.config.route import Route, sinks_of, unfit_for
 from connector.config.shape import shape_of
 from connector.config.sink_by_sink import PartOf
 from connector.config.sinks import (
@@ -26,6 +26,7 @@ from connector.config.sinks import (
     KafkaTopicSink,
     MergedSink,
     SinkOptions,
+    on_read,
 )
 from connector.config.source import Source, TopicPattern
 from connector.config.steps import Step
@@ -299,9 +300,14 @@ class PipelineConfig(Options):
 
     @property
     def merged_on_read(self) -> MergedSink | None:
-        """The sink with ``merge: on_read``, whose epochs are appended to a change log. None if there is none."""
-        found = (sink for sink in self.sinks if isinstance(sink, MergedSink) and sink.merge == "on_read")
-        return next(found, None)
+        """The sink with ``merge: on_read``, whose epochs are appended to a change log. None if there is none, and of a
+        route as a whole: each of its tables has a sink of its own, see ``routed``."""
+        return None if self.route is not None and self.route.value is None else next(on_read(self.sinks), None)
+
+    @property
+    def merges_on_read(self) -> bool:
+        """Whether any table of the file has a change log, also one of a route."""
+        return next(on_read(sinks_of(self)), None) is not None
 
     @property
     def shape(self) -> str:

@@ -23,7 +23,6 @@ from connector.config.sinks import (
     DeltaAppendSink,
     DeltaUpsertSink,
     KeyedSink,
-    MergedSink,
     SinkOptions,
 )
 from connector.config.steady import steady
@@ -191,11 +190,6 @@ class Route(Options):
         other value. Raises ConfigurationError."""
         return {"": self.sink_of("value", ""), **{name: self.sink_of(name, "") for name in self.names}}
 
-    @property
-    def merges_on_read(self) -> Iterator[bool]:
-        """Of each sink of which the file knows, whether it appends epochs to a change log."""
-        return (isinstance(sink, MergedSink) and sink.merge == "on_read" for sink in self.sinks.values())
-
     def template(self) -> list[Mapping[str, Any]]:
         """The options of the sinks that the file shows: that of each value, with its placeholder, and that of the other
         records if they have one."""
@@ -300,8 +294,6 @@ def _unfit_to_grow(route: Route, value: FormatOptions) -> Iterator[str]:
                 f"route.overrides.{name}.sink: ignore_null_updates: true doesn't work with on_new_column: add; list "
                 "the columns instead"
             )
-    if any(route.merges_on_read):
-        yield "on_new_column: add changes a table, but not its change log. Write merge: on_write"
 
 
 def _unfit_for_schemas(config: PipelineConfig, value: str, route: Route) -> Iterator[str]:

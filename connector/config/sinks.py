@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -105,6 +105,11 @@ class MergedSink(Options):
     def _folds_what_is_merged_on_read(self) -> None:
         if self.merge == "on_write" and self.fold is not None:
             raise ValueError("fold needs merge: on_read; with on_write there is no change log to fold")
+
+
+def on_read(sinks: Iterable[object]) -> Iterator[MergedSink]:
+    """The sinks whose epochs are appended to a change log."""
+    return (sink for sink in sinks if isinstance(sink, MergedSink) and sink.merge == "on_read")
 
 
 class DeltaUpsertSink(KeyedSink, MergedSink):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _merges_on_read(config: PipelineConfig) -> Iterator[str]:
-    if config.merged_on_read is None:
+    if not config.merges_on_read:
         return
     why = {
         f"delivery: {config.delivery} keeps no position in the change log": config.delivery != "transactional",

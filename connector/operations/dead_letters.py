@@ -113,7 +113,7 @@ def refuse_unfit(config: PipelineConfig) -> None:
     why: str | None = None
     if config.route is None and config.two_phase:
         why = "several sinks, or one that is no table, move together by offset ranges, and a letter has none"
-    elif config.route is not None and any(config.route.merges_on_read):
+    elif config.route is not None and config.merges_on_read:
         why = "the change log of a table with merge: on_read doesn't tell which letters of a route it holds"
     if why is not None:
         raise _unfit(config, why, anew)

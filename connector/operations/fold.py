@@ -11,8 +11,7 @@ from sinks.errors import ConfigurationError
 
 def refuse_no_change_log(config: PipelineConfig) -> None:
     """Raises ConfigurationError for a pipeline without a table that is merged on read."""
-    of_route = config.route is not None and any(config.route.merges_on_read)
-    if config.merged_on_read is None and not of_route:
+    if not config.merges_on_read:
         raise ConfigurationError(
             f"Pipeline {config.name!r} has nothing to fold: each epoch is merged into the table.",
             hint="With `merge: on_read`, a delta_upsert sink appends epochs to a change log, and folds them later.",

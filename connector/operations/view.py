@@ -35,6 +35,12 @@ def view_of(
     """
     from pyspark.sql import SparkSession
 
+    if config.route is not None and config.merges_on_read:
+        raise ConfigurationError(
+            "`view` makes one view, and the tables of a route need one each.",
+            hint="A table with a name gets its own by each run: <table>_live. Of a table with a path "
+            '`lakelock.read(spark, FILE, "value")` has the current rows.',
+        )
     if config.merged_on_read is None:
         raise ConfigurationError(
             f"Pipeline {config.name!r} has no change log: whoever reads its tables sees the current rows.",

@@ -73,6 +73,28 @@ def test_each_table_is_exact_and_folded_by_itself(lake: Lake) -> None:
 
 
 @pytest.mark.breadth
+def test_every_command_takes_such_a_route_also_with_an_interval(lake: Lake) -> None:
+    routed = Routed(lake)
+    routed.send(("a", "x", 1), ("b", "y", 2))
+    pipeline = Pipeline.from_options(routed.options(sink=SINK, trigger={"interval": "10 seconds"}))
+    assert pipeline.run(max_epochs=1).limited
+    routed.send(("a", "x", 3))
+    assert pipeline.check().sample
+    assert pipeline.dry_run()
+    assert pipeline.run(max_epochs=1).limited
+    assert pipeline.status().position is not None
+    assert len(pipeline.history()) == 2
+    assert pipeline.preview().tables
+    assert not pipeline.recover().held
+    assert pipeline.verify().ok
+    assert pipeline.fold() is not None
+    pipeline.maintain(dry_run=True)
+    assert routed.rows("a") == [("x", 3)]
+    with pytest.raises(ConfigurationError, match="one view"):
+        pipeline.view("mine")
+
+
+@pytest.mark.breadth
 @pytest.mark.parametrize("how", ["deleted", "restored"])
 def test_a_table_that_lacks_the_epochs_of_its_change_log_is_not_exact(lake: Lake, how: str) -> None:
     routed = Routed(lake)

@@ -64,6 +64,16 @@ def test_what_differs_for_a_value_and_for_the_others() -> None:
     assert config.only_table is None
 
 
+def test_a_route_has_no_change_log_but_its_tables_may() -> None:
+    """A run of the whole has one output, which isn't a table: what folds one table between its epochs isn't for it."""
+    config = routed({"overrides": {"a": {"sink": {"merge": "on_read"}}}})
+    assert config.merged_on_read is None
+    assert config.merges_on_read
+    assert config.routed("a").merged_on_read is not None
+    assert config.routed("b").merged_on_read is None
+    assert not routed().merges_on_read
+
+
 def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
     import yaml
 
@@ -120,7 +130,7 @@ def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
         (
             {"overrides": {"a": {"sink": {"merge": "on_read"}}}},
             {"on_new_column": "add"},
-            "on_new_column: add changes a table, but not its change log",
+            "on_new_column: add changes the table, but not the change log",
         ),
         (
             {"sink": {**SINK, "type": "delta_history"}},
