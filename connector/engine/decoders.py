@@ -238,7 +238,7 @@ def _held(tables: Iterable[DeltaTable]) -> frozenset[str]:
     """The paths of what the tables have columns for, without those that Delta generates: see `paths`."""
     found: set[str] = set()
     for table in tables:
-        detail = table.detail()
+        detail = table.detail() if table.was_there() else None
         if detail is not None:
             found.update(paths(table.schema))
             found.difference_update(name.lower() for name in (*detail.generated, *detail.identities))

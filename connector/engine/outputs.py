@@ -100,16 +100,16 @@ class Table:
     @property
     def location(self) -> str:
         """Where the table's files are."""
-        return self.table.location
+        return self.table.location if self.table.was_there() else self.table.path or ""
 
     @property
     def exists(self) -> bool:
-        """Whether there is a table."""
-        return self.table.detail() is not None
+        """Whether there is a table, or was when the run began."""
+        return self.table.was_there()
 
     def ready(self) -> None:
         """Make the table, unless it is there. Raises SchemaMismatch, NotADeltaTable."""
-        detail = self.table.detail()
+        detail = self.table.detail() if self.table.was_there() else None
         different = self.layout.differences(detail) if detail is not None else ()
         if different:
             log.warning("%r was made with another layout, and stays as it is: %s", self.label, "; ".join(different))

@@ -52,6 +52,7 @@ class DeltaTable:
         self.spark = spark
         self._on_new_column = on_new_column
         self._detail: Detail | None = None
+        self._was_there: bool | None = None
         self.was_missing = self._was_new = False
 
         """Whether `create` ran, because the table didn't exist. No earlier commit needs to be looked for then."""
@@ -83,9 +84,18 @@ class DeltaTable:
         detail = self.detail()
         return detail.id if detail is not None else ""
 
+    def was_there(self) -> bool:
+        """Whether the table was there when this was asked first; ``create`` and ``forget`` have it asked again.
+
+        For what comes before a run makes its table. That nothing is there takes Spark longer to say than what is.
+        """
+        if self._was_there is None:
+            self._was_there = self.detail() is not None
+        return self._was_there
+
     def forget(self) -> None:
         """Read the details again at the next use, because the path may hold another table now."""
-        self._detail = None
+        self._detail = self._was_there = None
 
     def exists(self) -> bool:
         """Whether the table exists. The table may lie in the folder of another one.
@@ -193,6 +203,7 @@ class DeltaTable:
         is in the way.
         """
         self.was_missing = self._was_new = True
+        self._was_there = None
         self._create(schema, layout)
         if self.detail() is None and self.path and (folder := local(self.path)) is not None and cleared(folder):
             self._create(schema, layout)
