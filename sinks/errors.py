@@ -73,7 +73,14 @@ class ConfigurationError(LakelockError):
 
 
 class TopicMissing(ConfigurationError):
-    """Raised when a topic of the pipeline doesn't exist in Kafka, or the user may not see it."""
+    """Raised when a topic of the pipeline doesn't exist in Kafka, or the user may not see it.
+
+    ``topic`` is its name if the pipeline reads it, None if it writes to it, or if no topic matches a pattern.
+    """
+
+    def __init__(self, message: str, *, topic: str | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.topic = topic
 
 
 class NotADeltaTable(ConfigurationError):

@@ -7,23 +7,24 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.config import PipelineConfig
+from connector.config import PipelineConfig, Source
 from connector.fleet.files import PipelineFile, fault_of, one_session, pipeline_files, read, without_clashes
 from connector.fleet.turns import Turn, Turns
 from connector.pipeline import Pipeline
 from connector.protocol.steps import Observer, all_of
+from connector.source.topics import KafkaSource
 from connector.spark.session import isolated
 from connector.telemetry.endpoint import kept_open
 from connector.telemetry.notify import tell_all
 from connector.telemetry.progress import Watch
 from connector.telemetry.run_report import EXIT_CODES, RunReport
-from sinks.errors import ConfigurationError, Fenced, LakelockError
+from sinks.errors import BrokerUnreachable, ConfigurationError, Fenced, LakelockError, TopicMissing
 from sinks.plurals import plural
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ log = logging.getLogger("lakelock.fleet")
 
 _WAKE_SECONDS = 0.1
 _LOOK_SECONDS = 5.0
-"""Between two looks for new topics."""
+"""Between two looks for new topics, and for one that is missing."""
+_LONGEST_PAUSE = 300.0
+"""Before a pipeline is started again whose topic was there at a look, and missing again at the start."""
 _WORST_FIRST = ("failed", "refused", "fenced")
 """A failed run may be helped by a retry, a refused one can't be; a fenced one was replaced, and nothing is missing."""
 
@@ -116,6 +119,17 @@ def _answers(spark: SparkSession) -> bool:
     except Exception:
         return False
     return True
+
+
+def _there(source: KafkaSource, options: Source) -> bool:
+    """Whether Kafka has the topic, or can't tell for another reason than its absence: a start then says why."""
+    try:
+        return not source.deleted(list(options.topics))
+    except BrokerUnreachable:
+        source.close()
+        return False
+    except Exception:
+        return True
 
 
 def _epoch(config: PipelineConfig, spark: SparkSession) -> int | None:
@@ -252,10 +266,37 @@ class Fleet:
         that goes on no longer, as that of a command is over when it is done."""
         config = file.usable()
         after = config.retry.restart_after if config.interval is not None else None
+        pause = _LOOK_SECONDS
         while True:
             self._reported(number, file, lambda report: self._once(file, spark, report))
-            if after is None or not self._comes_back(self.reports[number], config, spark, after.total_seconds()):
+            report = self.reports[number]
+            if self._waits_for_topic(file, report):
+                pause = _LOOK_SECONDS if report.epochs else pause
+                comes_back = self._topic_appears(config, spark, pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                comes_back = after is not None and self._comes_back(report, config, spark, after.total_seconds())
+            if not comes_back:
                 return
+
+    def _waits_for_topic(self, file: PipelineFile, report: RunReport) -> bool:
+        """Whether the pipeline of a topic only lacks the topic: it isn't there yet, it was deleted and may be made
+        again, or no broker has answered so far."""
+        error = report.error
+        missing = isinstance(error, TopicMissing) and error.topic is not None
+        return file.grows and (missing or (isinstance(error, BrokerUnreachable) and not report.epochs))
+
+    def _topic_appears(self, config: PipelineConfig, spark: SparkSession, pause: float) -> bool:
+        """Wait until the pipeline's topic is there. False: the run ends before."""
+        log.warning("%s: waits for its topic, and looks again every %.0f seconds", config.name, _LOOK_SECONDS)
+        with closing(KafkaSource(config.source)) as source:
+            while not self._stop.wait(pause):
+                if not _answers(spark):
+                    return False  # the process is to end, so that another one is started
+                if _there(source, config.source):
+                    return True
+                pause = _LOOK_SECONDS
+        return False
 
     def _comes_back(self, report: RunReport, config: PipelineConfig, spark: SparkSession, after: float) -> bool:
         """Wait until the pipeline is to be started again. False: it isn't."""

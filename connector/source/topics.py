@@ -348,6 +348,7 @@ class KafkaSource:
         listed = ", ".join(sorted(known)[:10]) or "none"
         return TopicMissing(
             f"Topic {topic!r} isn't in Kafka at {self._servers}.",
+            topic=topic,
             hint=f"Did you mean {near[0]!r} in source.topics?" if near else f"Topics there: {listed}.",
         )
 

@@ -15,6 +15,7 @@ import pytest
 from sent import receiver
 
 from connector.config import parse
+from connector.delivery.ports import Delivered
 from connector.fleet import run
 from connector.fleet.files import PipelineFile
 from connector.fleet.run import Fleet, exit_code, state
@@ -218,3 +219,100 @@ def test_who_was_fenced_comes_back_when_nobody_goes_on(
     assert starts == ([0, waits] if waits else [0])
     assert waited == [60.0] * waits
     assert next(seen, "all asked") == "all asked"
+
+
+class Topics:
+    """Kafka as a pipeline that waits sees it: what each look finds. A look for which there is nothing ends the run."""
+
+    def __init__(self, looks: list[object], fleet: Fleet) -> None:
+        self.looks, self.fleet, self.waited = looks, fleet, []
+
+    def __call__(self, _: object) -> "Topics":
+        return self
+
+    def deleted(self, topics: Any) -> Any:
+        found = self.looks.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def close(self) -> None: ...
+
+    def wait(self, seconds: float) -> bool:
+        self.waited.append(seconds)
+        return not self.looks
+
+
+def kept(
+    file: PipelineFile, errors: list[Exception], looks: list[object], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[RunReport], list[float]]:
+    """The ends of a pipeline whose starts raise these errors, and then end well, and what it waited in between."""
+    ended: list[RunReport] = []
+    fleet = Fleet([file], lambda _: nullcontext(lambda _: None), ended=ended.append)
+    kafka, left = Topics(looks, fleet), [*errors]
+
+    def once(_: PipelineFile, __: object, report: RunReport) -> None:
+        if left:
+            raise left.pop(0)
+        report.ended(Delivered(), table=None, stopped=False)
+
+    monkeypatch.setattr(fleet, "_once", once)
+    monkeypatch.setattr(fleet._stop, "wait", kafka.wait)
+    monkeypatch.setattr(run, "KafkaSource", kafka)
+    monkeypatch.setattr(run, "_answers", lambda _: True)
+    fleet._keep(0, file, None)  # type: ignore[arg-type]
+    return ended, kafka.waited
+
+
+MISSING = TopicMissing("no such topic", topic="a", hint="Did you mean 'b'?")
+AWAY = BrokerUnreachable("no answer")
+
+
+@pytest.mark.parametrize("error", [MISSING, AWAY])
+def test_a_topic_of_tables_that_is_not_there_for_a_while_is_looked_for_until_it_is(
+    error: LakelockError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended, waited = kept(of_topic("a"), [error], [{"a"}, AWAY, {"a"}, set()], monkeypatch)
+    assert [(report.state, report.error) for report in ended] == [(ended[0].state, error), ("done", None)]
+    assert waited == [5.0] * 4
+    assert caplog.text.count("a: waits for its topic") == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "error"),
+    [
+        (of_topic("a", trigger="available_now"), MISSING),
+        (of_topic("a", trigger="available_now"), AWAY),
+        (replace(of_topic("a"), template=None), MISSING),
+        (replace(of_topic("a"), template=None), AWAY),
+        (of_topic("a"), TopicMissing("no topic for dead letters")),
+        (of_topic("a"), ConfigurationError("wrong")),
+    ],
+)
+def test_nothing_else_waits_for_a_topic(
+    file: PipelineFile, error: LakelockError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, waited = kept(file, [error], [], monkeypatch)
+    assert ([report.error for report in ended], waited) == ([error], [])
+
+
+def test_a_topic_that_one_broker_knows_and_the_next_does_not_is_tried_more_and_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, waited = kept(of_topic("a"), [MISSING] * 8, [set()] * 8, monkeypatch)
+    assert ([report.state for report in ended], waited) == (
+        ["refused"] * 8 + ["done"],
+        [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0],
+    )
+
+
+def test_a_pipeline_that_waits_for_its_topic_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, waited = kept(of_topic("a"), [MISSING], [], monkeypatch)
+    assert ([report.state for report in ended], waited) == (["refused"], [5.0])
+
+
+def test_a_broker_that_leaves_after_an_epoch_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet([of_topic("a")], lambda _: nullcontext(lambda _: None))
+    assert fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=AWAY))
+    assert not fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=AWAY, epochs=1))
+    assert fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=MISSING, epochs=1))
