@@ -15,6 +15,7 @@ from connector.operations.status import Status
 from connector.protocol.decided import Row, State
 from connector.protocol.recover import TopicsHeld
 from connector.ui.board import Board
+from connector.ui.page import address
 from connector.watch.poll import Look
 from connector.watch.reports import Report
 from sinks.contract import Epoch, Position, Prepared
@@ -51,9 +52,14 @@ def status(name: str, *, behind: int = 0, in_doubt: bool = False) -> Status:
     return Status(name, "transactional", sinks, position, offsets(900), held, in_doubt=doubted if in_doubt else None)
 
 
+FILES = [f"{name}.yaml" for name in ("flights", "both", NASTY, "new")]
+PAGES = [f"/p/{address(file)}" for file in FILES]
+"""Where the page of each is."""
+
+
 def board() -> Board:
     """Pipelines: one behind, with dead letters; one in doubt; one that can't be read; one not looked at yet."""
-    made = Board([Path(f"{name}.yaml") for name in ("flights", "both", NASTY, "new")])
+    made = Board([Path(file) for file in FILES])
     lost = (OffsetRange("flights", 0, 300, 320),)
     epochs = [past(number) for number in range(9, 0, -1)]
     epochs[5] = past(4, lost=lost, notes=(NASTY,))

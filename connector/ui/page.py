@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,16 +63,17 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
     @app.get("/")
     def pipelines() -> str:
         seen = board.seen
-        shown = [(Path(file), look, stands(look, clock())) for file, look in seen.looks.items()]
-        bad = sum(kind == "bad" for _, _, (kind, _) in shown)
+        shown = [(address(file), Path(file), look, stands(look, clock())) for file, look in seen.looks.items()]
+        bad = sum(kind == "bad" for *_, (kind, _) in shown)
         return render_template("pipelines.html", shown=shown, fault=seen.fault, bad=bad)
 
-    @app.get("/p/<int:number>")
-    def pipeline(number: int) -> str:
+    @app.get("/p/<of>")
+    def pipeline(of: str) -> str:
         seen = board.seen
-        if not 1 <= number <= len(seen.looks):
+        file = next((file for file in seen.looks if address(file) == of), None)
+        if file is None:
             abort(404)
-        file, look = list(seen.looks.items())[number - 1]
+        look = seen.looks[file]
         kind, word = stands(look, clock())
         return render_template(
             "pipeline.html",
@@ -89,6 +91,11 @@ def page(board: Board, *, host: str = "127.0.0.1", now: Callable[[], datetime] |
         )
 
     return app
+
+
+def address(file: str) -> str:
+    """What stands for a file in the address of its page. Its place in the list changes when a topic appears."""
+    return hashlib.sha256(file.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def charts(look: Look, lags: Sequence[Sample]) -> list[Chart]:

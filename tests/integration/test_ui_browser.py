@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from boards import NASTY, NOW, board, picture
+from boards import NASTY, NOW, PAGES, board, picture
 from unit.connector.lab.samples import every
 
 pytestmark = pytest.mark.browser
@@ -105,7 +105,7 @@ return [...document.querySelectorAll('.cards')].filter(table => table.scrollWidt
 """
 
 
-@pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "/p/3", "lab"])
+@pytest.mark.parametrize("path", ["/", PAGES[0], PAGES[1], PAGES[2], "lab"])
 def test_both_themes_are_readable_and_fit_wide_and_narrow(chrome: Chrome, url: str, lab: str, path: str) -> None:
     backgrounds = set()
     for name in ("light", "dark"):
@@ -123,7 +123,7 @@ def test_both_themes_are_readable_and_fit_wide_and_narrow(chrome: Chrome, url: s
 def test_a_chart_keeps_its_words_inside_and_a_phone_can_read_them(chrome: Chrome, url: str, lab: str) -> None:
     for width, columns in ((1280, {2, 3}), (400, {1})):
         window(chrome, width, mobile=True)
-        for page in (f"{url}/p/1", f"{url}/p/2", lab):
+        for page in (f"{url}{PAGES[0]}", f"{url}{PAGES[1]}", lab):
             chrome.get(page)
             assert chrome.execute_script(OUTSIDE) == []
             sizes = chrome.execute_script(
@@ -135,7 +135,7 @@ def test_a_chart_keeps_its_words_inside_and_a_phone_can_read_them(chrome: Chrome
             assert len({left for left, _ in sizes}) <= max(columns)
 
 
-@pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "lab"])
+@pytest.mark.parametrize("path", ["/", PAGES[0], PAGES[1], "lab"])
 def test_a_phone_shows_every_cell_with_its_heading_and_nothing_beside_the_screen(
     chrome: Chrome, url: str, lab: str, path: str
 ) -> None:
@@ -148,7 +148,7 @@ def test_a_phone_shows_every_cell_with_its_heading_and_nothing_beside_the_screen
 
 
 def test_the_file_unfolds_and_stays_open(chrome: Chrome, url: str) -> None:
-    chrome.get(f"{url}/p/1")
+    chrome.get(f"{url}{PAGES[0]}")
     file = chrome.find_element("css selector", "details#file")
     assert not file.find_element("css selector", "pre").is_displayed()
     file.find_element("css selector", "summary").click()
@@ -169,7 +169,7 @@ def test_the_pictures_of_the_docs(chrome: Chrome, tmp_path: Path) -> None:
             height = 900
             for _ in range(2):  # the second time as high as the page is, but of a phone the first screens
                 window(chrome, width, height, mobile=width < 500)
-                chrome.get(f"{url}/p/1")
+                chrome.get(f"{url}{PAGES[0]}")
                 height = min(chrome.execute_script("return document.documentElement.scrollHeight"), width * 3)
             assert chrome.save_screenshot(str(folder / f"ui-{name}.png"))
     assert chrome.get_log("browser") == []
@@ -178,7 +178,7 @@ def test_the_pictures_of_the_docs(chrome: Chrome, tmp_path: Path) -> None:
 
 
 def test_names_with_html_do_nothing(chrome: Chrome, url: str) -> None:
-    for path in ("/", "/p/1", "/p/2", "/p/3"):
+    for path in ("/", PAGES[0], PAGES[1], PAGES[2]):
         chrome.get(url + path)
         assert "Lakelock" in chrome.title
         assert chrome.title != "owned"
@@ -189,7 +189,7 @@ def test_names_with_html_do_nothing(chrome: Chrome, url: str) -> None:
 def test_the_keyboard_reaches_everything_and_a_refresh_takes_nothing_away(chrome: Chrome, url: str) -> None:
     from selenium.webdriver import ActionChains, Keys
 
-    chrome.get(f"{url}/p/1")
+    chrome.get(f"{url}{PAGES[0]}")
     reached = []
     for _ in range(40):
         ActionChains(chrome).send_keys(Keys.TAB).perform()

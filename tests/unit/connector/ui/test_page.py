@@ -12,7 +12,7 @@ from pathlib import Path
 import boards
 import hostile
 import pytest
-from boards import NOW, board
+from boards import NOW, PAGES, board
 from flask.testing import FlaskClient
 from typer.testing import CliRunner
 
@@ -24,10 +24,11 @@ from connector.operations.dead_letters import LetterGroup
 from connector.operations.lineage import Goal, Lineage
 from connector.operations.newest_rows import SomeRows
 from connector.ui.board import Board, kept
-from connector.ui.page import page
+from connector.ui.page import address, page
 from connector.watch.poll import Look
 from connector.watch.reports import Report
 
+FLIGHTS, BOTH, BROKEN, NEW = PAGES
 CONNECTOR = Path(__file__).parents[4] / "connector"
 
 
@@ -54,29 +55,40 @@ def test_all_pipelines_stand_there_in_words() -> None:
     assert "new.yaml not seen yet" in said
 
 
+def test_a_page_keeps_its_address_when_a_topic_appears_or_goes() -> None:
+    of = board()
+    before = dict(of.seen.looks)
+    links = re.findall('href="(/p/[^"]*)"', text("/", of))
+    assert links == PAGES
+    of.expects(["shop.yaml#early", *list(before)[1:]])
+    assert links[1:] == re.findall('href="(/p/[^"]*)"', text("/", of))[1:]
+    assert "12 rows prepared, decided, to be committed" in words(text(BOTH, of))
+    assert client(of).get(FLIGHTS).status_code == 404, "never another one under its name"
+
+
 def test_a_pipeline_has_partitions_epochs_letters_and_sinks() -> None:
-    said = words(text("/p/1"))
+    said = words(text(FLIGHTS))
     assert "flights 2 902 1,022 120" in said
     assert "lost: flights-0 [300, 320)" in said
     assert "version 9 run 0f3c2b1a-0000" in said
     assert "schema 41" in said
     assert "Seen 30 s ago" in said
-    assert text("/p/1").count('<rect class="u') + text("/p/1").count('<rect class="gone') == 9
-    assert "12 rows prepared, decided, to be committed" in words(text("/p/2"))
+    assert text(FLIGHTS).count('<rect class="u') + text(FLIGHTS).count('<rect class="gone') == 9
+    assert "12 rows prepared, decided, to be committed" in words(text(BOTH))
 
 
 def test_the_last_failure_has_its_hint_and_who_is_at_work_is_judged() -> None:
-    said = words(text("/p/1"))
+    said = words(text(FLIGHTS))
     assert "The last run failed 9 min ago (2026-11-01 11:51:30 UTC): BadRecord: " in said
     assert "What to do: Mend &lt;script&gt;" in said
     assert "Is a run at work? No, by its report: the last run ended 9 min ago." in said
-    said = words(text("/p/2"))
+    said = words(text(BOTH))
     assert "Run run-b is at work on epoch 10, or was killed." in said
     assert "lakelock ui --reports FOLDER" in said
 
 
 def test_lag_throughput_and_phases_are_drawn_with_axes_and_told_in_words() -> None:
-    html = text("/p/1")
+    html = text(FLIGHTS)
     assert [name for name in ("lag", "throughput", "pauses", "phases") if f'id="chart-{name}"' in html] == [
         "lag", "throughput", "pauses",
     ]  # fmt: skip
@@ -84,23 +96,23 @@ def test_lag_throughput_and_phases_are_drawn_with_axes_and_told_in_words() -> No
     assert html.count("<polyline") == 2, "a gap of one look leaves a single point on its left, which is no line"
     for axis in ('<text class="end" x="41"', '<line class="grid"', "UTC</text>"):
         assert axis in html
-    assert 'id="chart-phases"' in text("/p/2")
-    assert words(text("/p/2")).count("prepare 8.0 s") == 1
+    assert 'id="chart-phases"' in text(BOTH)
+    assert words(text(BOTH)).count("prepare 8.0 s") == 1
 
 
 def test_the_way_from_topic_to_table_and_the_file_are_shown() -> None:
-    said = words(text("/p/1"))
+    said = words(text(FLIGHTS))
     assert "Kafka at b:9092" in said
     assert "(delta_append)" in said
-    assert "<summary>flights.yaml, without comments and secrets</summary>" in text("/p/1")
+    assert "<summary>flights.yaml, without comments and secrets</summary>" in text(FLIGHTS)
     assert "name: flights transform: &lt;script&gt;" in said
-    assert "Pipeline file The file can't be read." in words(text("/p/3"))
+    assert "Pipeline file The file can't be read." in words(text(BROKEN))
 
 
 def test_a_file_that_can_not_be_read_says_nothing_of_epochs_and_dead_letters() -> None:
-    said = words(text("/p/3"))
+    said = words(text(BROKEN))
     assert "Epochs Not seen. Dead letters Not seen." in said
-    assert "Epochs No epoch yet. Dead letters The pipeline sets nothing aside" in words(text("/p/1", without_epochs()))
+    assert "Epochs No epoch yet. Dead letters The pipeline sets nothing aside" in words(text(FLIGHTS, without_epochs()))
 
 
 def without_epochs() -> Board:
@@ -110,17 +122,17 @@ def without_epochs() -> Board:
 
 
 def test_rows_are_shown_only_where_they_were_looked_at() -> None:
-    assert "rows of the last epoch k &lt;script&gt;" in words(text("/p/1"))
-    assert "lake/dead: no dead letter is open." in words(text("/p/1"))
-    assert "Some rows" not in text("/p/2")
+    assert "rows of the last epoch k &lt;script&gt;" in words(text(FLIGHTS))
+    assert "lake/dead: no dead letter is open." in words(text(FLIGHTS))
+    assert "Some rows" not in text(BOTH)
 
 
-@pytest.mark.parametrize("path", ["/", "/p/1", "/p/2", "/p/3", "/p/4"])
+@pytest.mark.parametrize("path", ["/", FLIGHTS, BOTH, BROKEN, NEW])
 def test_names_with_html_in_them_are_text(path: str) -> None:
     html = text(path)
     assert "<script>document" not in html
     assert [attributes for _, attributes in skeleton(html) if "onmouseover" in attributes] == []
-    assert "&lt;script&gt;" in html or path in ("/p/4",)
+    assert "&lt;script&gt;" in html or path == NEW
 
 
 def everywhere(text: str) -> Board:
@@ -159,12 +171,12 @@ def skeleton(html: str) -> list[tuple[str, list[str]]]:
 )
 def test_no_text_changes_what_a_page_is_made_of(opens: str) -> None:
     plain, nasty = everywhere("x"), everywhere("x" + opens.join(hostile.PIECES))
-    for path in ("/", "/p/1"):
+    for path in ("/", FLIGHTS):
         assert skeleton(text(path, nasty)) == skeleton(text(path, plain))
 
 
 def test_a_page_needs_nothing_from_elsewhere() -> None:
-    for path in ("/", "/p/1"):
+    for path in ("/", FLIGHTS):
         answer = client().get(path)
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'self';")
         assert re.findall(r'(?:src|href)="(?!/|#)', answer.text) == []
@@ -184,13 +196,13 @@ def test_this_page_and_that_of_the_lab_have_the_only_style_sheet() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_the_page_is_read_only(method: str) -> None:
-    for path in ("/", "/p/1", "/shared/style.css", "/nowhere"):
+    for path in ("/", FLIGHTS, "/shared/style.css", "/nowhere"):
         answer = client().open(path, method=method)
         assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
 def test_what_is_not_there_is_not_found() -> None:
-    assert {client().get(path).status_code for path in ("/p/0", "/p/5", "/p/x", "/static/../page.py")} == {404}
+    assert {client().get(path).status_code for path in ("/p/0", "/p/1", "/p/x", "/static/../page.py")} == {404}
 
 
 def test_a_name_that_was_pointed_at_this_machine_is_refused() -> None:
@@ -204,7 +216,7 @@ def test_a_name_that_was_pointed_at_this_machine_is_refused() -> None:
 def test_a_failed_round_is_shown_above_what_was_seen_before() -> None:
     of = board()
     of.failed(RuntimeError("no <Spark>"))
-    for path in ("/", "/p/1"):
+    for path in ("/", FLIGHTS):
         said = text(path, of)
         assert "no &lt;Spark&gt;" in said
         assert "flights" in said
@@ -221,13 +233,13 @@ def test_what_can_not_be_seen_this_time_stays_with_its_age() -> None:
     assert (after.lineage, after.report, after.rows) == (before.lineage, before.report, before.rows)
     of = Board([Path("flights.yaml")])
     of.saw(after)
-    said = words(text("/p/1", of))
+    said = words(text(FLIGHTS, of))
     assert "no broker answered" in said
     assert "seen 30 s ago" in said
 
 
 def test_what_was_seen_long_ago_is_never_shown_as_how_it_stands() -> None:
-    said = words(page(board(), now=lambda: NOW + timedelta(hours=3)).test_client().get("/p/1").text)
+    said = words(page(board(), now=lambda: NOW + timedelta(hours=3)).test_client().get(FLIGHTS).text)
     assert "not seen for 3 h" in said
     assert "flights behind" not in said
 
@@ -243,5 +255,5 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch: pytest.
 
 
 def test_it_says_that_nothing_was_seen_yet() -> None:
-    assert "not seen yet" in words(text("/p/1", Board([Path("a.yaml")])))
+    assert "not seen yet" in words(text(f"/p/{address('a.yaml')}", Board([Path("a.yaml")])))
     assert "1 pipeline. The first look takes" in words(text("/", Board([Path("a.yaml")])))
