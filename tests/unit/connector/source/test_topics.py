@@ -6,10 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from connector.config import Source as Options
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
 from connector.source.topics import KafkaSource
 from connector.source.until import Until
+from sinks.errors import TopicMissing
 from sinks.offsets import Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -42,3 +44,18 @@ def test_a_timestamp_that_no_datetime_can_hold_stops_nobody(monkeypatch: pytest.
     monkeypatch.setattr(source, "_peek", lambda *_: {AT: records})
     (found,) = source.next_times(Offsets({AT: 0}), Offsets({AT: 1})).values()
     assert found == datetime.max.replace(tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(("topics", "named"), [(["ordres"], "ordres"), ("nothing.*", None)])
+def test_a_missing_topic_is_named_with_the_nearest_one(
+    topics: object, named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = KafkaSource(Options.model_validate({"topics": topics, "kafka": {"bootstrap.servers": "b:9092"}}))
+    admin = SimpleNamespace(
+        list_topics=lambda: ["orders", "__internal"],
+        describe_topics=lambda names: [{"name": name, "error_code": 3, "partitions": []} for name in names],
+    )
+    monkeypatch.setattr(KafkaSource, "_admin", admin)
+    with pytest.raises(TopicMissing) as caught:
+        source.look()
+    assert (caught.value.topic, "orders" in caught.value.hint) == (named, True)
