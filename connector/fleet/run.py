@@ -20,7 +20,8 @@ from connector.pipeline import Pipeline
 from connector.protocol.steps import Observer, all_of
 from connector.source.topics import KafkaSource
 from connector.spark.session import isolated
-from connector.telemetry.endpoint import kept_open
+from connector.telemetry.endpoint import forget, kept_open
+from connector.telemetry.exporters import show_refused
 from connector.telemetry.notify import tell_all
 from connector.telemetry.progress import Watch
 from connector.telemetry.run_report import EXIT_CODES, RunReport
@@ -179,12 +180,16 @@ class Fleet:
             raise
 
     def _run(self) -> list[RunReport]:
+        with kept_open():
+            return self._run_each()
+
+    def _run_each(self) -> list[RunReport]:
         self._refuse((number, file) for number, file in enumerate(self.files) if file.config is None)
         while not self._usable and self._awaits_topics and not self._stop.wait(_LOOK_SECONDS):
             self._appeared()
         if not self._usable:
             return self.reports
-        with kept_open(), self._session() as spark:
+        with self._session() as spark:
             threads = [self._started(number, file, spark) for number, file in self._usable]
             looked = time.monotonic()
             while any(thread.is_alive() for thread in threads) or self._awaits_topics:
@@ -219,15 +224,24 @@ class Fleet:
             yield spark
 
     def _refuse(self, refused: Iterable[tuple[int, PipelineFile]]) -> None:
-        """Report why these can't run, to their webhooks, too."""
-        untold = []
+        """Report why these can't run, to their webhooks, too, and where the metrics of the others are."""
+        untold, shown = [], {}
         for number, file in refused:
             self._reported(number, file, partial(_usable, file))
             if file.awaits_topics and file.grows:
                 log.warning("%s: looks again for its topics, until there are some", file.name)
             if file.intended is not None and file.error is not None:
                 untold.append((file.intended, file.error))
+            if file.error is not None:
+                shown[self._shown_as(file)] = file.error
+        show_refused(shown, [like for file in self.files if (like := file.config or file.intended) is not None])
         tell_all(untold)
+
+    def _shown_as(self, file: PipelineFile) -> str:
+        """The name of a refused pipeline in the metrics: its own, unless that is the name of one that runs."""
+        taken = {other.config.name for other in self.files if other.config is not None}
+        own = file.intended.name if file.intended is not None else file.name
+        return file.name if own in taken else own
 
     def _started(self, number: int, file: PipelineFile, spark: SparkSession) -> threading.Thread:
         # A second signal ends the process, whatever the threads do.
@@ -250,6 +264,8 @@ class Fleet:
         numbers = []
         for file in new:
             number = awaiting.pop(file.template, len(files))
+            if number < len(files):
+                forget(self._shown_as(files[number]))
             files[number : number + 1] = [file]
             numbers.append(number)
         checked = without_clashes(files)

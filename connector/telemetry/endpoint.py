@@ -76,6 +76,13 @@ def served(host: str, port: int, pipeline: str, registry: CollectorRegistry) -> 
             _close_unused()
 
 
+def forget(pipeline: str) -> None:
+    """Show no longer how the last run of a pipeline ended: others have taken its place."""
+    with _LOCK:
+        for endpoint in _OPEN.values():
+            endpoint.together.over.pop(pipeline, None)
+
+
 @contextmanager
 def kept_open() -> Iterator[None]:
     """No endpoint closes within the block: between the runs of several pipelines, of which each ends by itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -68,6 +68,21 @@ def _served(host: str, port: int, pipeline: str, registry: CollectorRegistry) ->
                 host, port, error.strerror or error,
             )  # fmt: skip
         yield
+
+
+def show_refused(refused: Mapping[str, BaseException], others: Iterable[PipelineConfig]) -> None:
+    """Show the run state ``failed`` of pipelines that can't begin, by name, at the ports of the ``others``.
+
+    Nobody else would tell of them in a process that goes on for weeks. They stay there within ``endpoint.kept_open``.
+    """
+    asked = {(at.host, at.port): None for config in others if (at := config.metrics) is not None}
+    for name, error in refused.items():
+        metrics = Metrics(name)
+        metrics.ended(error)
+        for host, port in asked:
+            if port is not None:
+                with _served(host, port, name, metrics.registry):
+                    pass
 
 
 @contextmanager

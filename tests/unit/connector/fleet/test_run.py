@@ -2,9 +2,12 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -19,6 +22,7 @@ from connector.delivery.ports import Delivered
 from connector.fleet import run
 from connector.fleet.files import PipelineFile
 from connector.fleet.run import Fleet, exit_code, state
+from connector.telemetry.exporters import monitored
 from connector.telemetry.run_report import RunReport
 from sinks.errors import BrokerUnreachable, ConfigurationError, Fenced, LakelockError, TopicMissing
 
@@ -316,3 +320,50 @@ def test_a_broker_that_leaves_after_an_epoch_is_a_failure(monkeypatch: pytest.Mo
     assert fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=AWAY))
     assert not fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=AWAY, epochs=1))
     assert fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=MISSING, epochs=1))
+
+
+def shown(port: int) -> dict[str, str]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    found = [line.split('"') for line in lines if line.startswith("lakelock_run_state{") and line.endswith(" 1.0")]
+    assert len(found) == len({line[1] for line in found}), "a state for each"
+    return {line[1]: line[3] for line in found}
+
+
+def test_what_is_refused_shows_as_failed_where_the_metrics_of_the_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process with intervals goes on for weeks, and its log is the only other place that tells."""
+    monkeypatch.setattr(run, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(run, "_answers", lambda _: True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    metrics = {"port": port}
+    seen: list[dict[str, str]] = []
+    late = [of_topic("first", metrics=metrics), replace(of_topic("other", metrics=metrics), file="shop.yaml#late")]
+
+    class Measured(WithoutSpark):
+        def _once(self, file: PipelineFile, spark: object, report: RunReport) -> None:
+            with monitored(file.usable()):
+                deadline = time.monotonic() + 60
+                while file.name == "other" and not (seen and "shop.yaml#late" in seen[-1]):
+                    seen.append(shown(port))
+                    assert time.monotonic() < deadline, seen[-1]
+            report.ended(Delivered(), table=None, stopped=False)
+
+    twice = [replace(of_topic("t", metrics=metrics), file=f"{path}.yaml", template=None) for path in "ab"]
+    files = [
+        replace(of_topic("other", metrics=metrics), file="other.yaml", template=None),
+        PipelineFile("pipelines/broken.yaml", error=ConfigurationError("no YAML")),
+        *twice,
+        awaiting(TopicMissing("none yet"), metrics=metrics),
+    ]
+
+    def look(_: list[Path], *, known: Any) -> list[PipelineFile]:
+        return [file for file in late if seen and file.file not in known]
+
+    (other, *_) = Measured(files, lambda _: nullcontext(lambda _: None), look=look).run()
+    assert other.state == "done", other.error
+    refused = {"broken.yaml": "failed", "t": "failed"}
+    assert seen[0] == {"other": "starting", **refused, "shop": "failed"}
+    assert seen[-1] == {"other": "starting", **refused, "first": seen[-1]["first"], "shop.yaml#late": "failed"}
+    with pytest.raises(OSError):
+        shown(port)
