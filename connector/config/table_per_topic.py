@@ -27,6 +27,8 @@ _EACH = "topic"
 TOPIC = f"{{{_EACH}}}"
 """What stands for the topic in a path or a table's name."""
 _ANY_TOPIC = "topic"
+_BY_GROUP = ("auto_commit", "manual_commit", "idempotent")
+"""The deliveries whose runs are members of a consumer group."""
 _SOME_KAFKA = {"bootstrap.servers": "anywhere:9092"}
 
 
@@ -66,6 +68,7 @@ class Template(Several):
         options |= self._name(safe(part, "name"))
         if "topics" in self._given_source:
             options["source"] = {**options["source"], "topics": [part]}
+        faults += self._shared_group(options.get("delivery"), changed)
         options["sinks"] = [_filled(merged(tables.sink, _mapping(changed.get("sink"))), part)]
         if isinstance(options.get("dead_letters"), dict):
             options["dead_letters"] = _filled(options["dead_letters"], part)
@@ -100,6 +103,26 @@ class Template(Several):
     def _given_source(self) -> Mapping[str, Any]:
         source = self.document.get("source")
         return source if isinstance(source, dict) else {}
+
+    def _shared_group(self, delivery: object, changed: Mapping[str, Any]) -> Iterator[Fault]:
+        """A fault if the pipelines of several topics would be members of one group: none can begin beside another.
+
+        They get no groups of their own made of this one, because the position of a table that is filled already would
+        be in the old one.
+        """
+        topics = self._given_source.get("topics")
+        alone = isinstance(topics, list) and len(topics) == 1
+        own = _mapping(_mapping(changed.get("source")).get("kafka"))
+        group = _mapping(self._given_source.get("kafka")).get("group.id")
+        if group and not own.get("group.id") and delivery in _BY_GROUP and not alone:
+            path: Path = ("source", "kafka", "group.id")
+            yield Fault(
+                path,
+                f"{dotted(path)}: doesn't work with {OPTION} and delivery: {delivery}: each topic's pipeline needs a "
+                "consumer group of its own. Remove it, and each has the group of its name. For a topic whose table is "
+                f"filled already, the position is in {shown(group)}: keep it for that topic, as "
+                f"{OPTION}: {{overrides: {{TOPIC: {{source: {{kafka: {{group.id: ...}}}}}}}}}}",
+            )
 
     def _tables(self) -> tuple[TablePerTopic, list[Fault]]:
         """What makes the tables, and the faults that all topics share. A stand-in is used for what is wrong."""

@@ -142,6 +142,33 @@ def test_names_are_safe_and_no_two_are_the_same(of: str) -> None:
         assert of != "path" or not name.startswith((".", "_"))
 
 
+IN_GROUP = {**FILE["source"], "kafka": {**FILE["source"]["kafka"], "group.id": "g"}}
+
+
+@pytest.mark.parametrize("delivery", ["auto_commit", "manual_commit", "idempotent"])
+@pytest.mark.parametrize("topics", [["shop.orders", "shop.returns"], r"shop\..*"])
+def test_topics_are_no_members_of_one_group(tmp_path: Path, delivery: str, topics: object) -> None:
+    """None could begin beside another. The positions of filled tables are in the group, so no other is chosen."""
+    shared = template(tmp_path, delivery=delivery, source={**IN_GROUP, "topics": topics})
+    with pytest.raises(ConfigurationError, match="group.id: doesn't work with tables and delivery: " + delivery):
+        shared.pipeline("shop.orders")
+
+
+def test_a_topic_keeps_its_group_and_the_others_have_their_own(tmp_path: Path) -> None:
+    keeps = {"shop.orders": {"source": {"kafka": {"group.id": "g"}}}}
+    weaker = template(tmp_path, delivery="manual_commit", **tables(overrides=keeps))
+    assert weaker.pipeline("shop.orders").group == "g"
+    assert weaker.pipeline("shop.returns").group == weaker.pipeline("shop.returns").name
+    still = template(tmp_path, delivery="manual_commit", source=IN_GROUP, **tables(overrides=keeps))
+    assert still.pipeline("shop.orders").group == "g"
+
+
+def test_a_group_may_be_named_where_it_has_one_member_or_none(tmp_path: Path) -> None:
+    alone = {"source": {**IN_GROUP, "topics": ["shop.orders"]}, **tables(overrides={})}
+    assert template(tmp_path, delivery="manual_commit", **alone).pipeline("shop.orders").group == "g"
+    assert template(tmp_path, source=IN_GROUP).pipeline("shop.orders").group == "g", "published only"
+
+
 def test_a_start_at_the_end_is_refused(tmp_path: Path) -> None:
     """A topic that appears would begin at the end that it has when somebody looks."""
     with pytest.raises(ConfigurationError, match=r"source.start: latest doesn't work with tables") as caught:
