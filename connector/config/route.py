@@ -188,7 +188,15 @@ class Route(Options):
     def sinks(self) -> Mapping[str, DeltaSink]:
         """The sinks of which the file knows, relative to nowhere: those of ``names``, and under no name that of any
         other value. Raises ConfigurationError."""
-        return {"": self.sink_of("value", ""), **{name: self.sink_of(name, "") for name in self.names}}
+        return {"": self.sink_of(self._any_value, ""), **{name: self.sink_of(name, "") for name in self.names}}
+
+    @property
+    def _any_value(self) -> str:
+        """A value that stands for all without options of their own."""
+        value = "value"
+        while value in self.overrides:
+            value += "_"
+        return value
 
     def template(self) -> list[Mapping[str, Any]]:
         """The options of the sinks that the file shows: that of each value, with its placeholder, and that of the other
@@ -259,9 +267,10 @@ def unfit_for(route: Route, config: PipelineConfig) -> Iterator[str]:
     if route.other == "dead_letter" and config.on_bad_record != "dead_letter":
         yield "route.other: dead_letter needs on_bad_record: dead_letter, and a place for dead letters"
     places = []
-    for name in ["value", *route.names]:
+    for name in [route._any_value, *route.names]:
         sink, faults = sink_faults(*route._options_of(name))
-        places += [sink.place] if sink is not None else []
+        # No record need have the value that stands for all others, so its place is nobody's.
+        places += [sink.place] if sink is not None and name in route.names else []
         yield from (fault.text for fault in faults)
     for place in dict.fromkeys(places):
         if places.count(place) > 1:

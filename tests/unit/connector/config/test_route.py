@@ -50,6 +50,19 @@ def test_a_value_never_becomes_sql() -> None:
     assert (upsert.apply_as_deletes, upsert.sequence_by) == (sink["apply_as_deletes"], sink["sequence_by"])
 
 
+@pytest.mark.parametrize("value", ["value", "value_"])
+def test_a_value_may_have_any_name(value: str) -> None:
+    """Also the one that stands for all values without options of their own."""
+    both = {each: {"sink": {"key": [each]}} for each in dict.fromkeys(["value", value])}
+    config = routed({"overrides": both})
+    assert config.route is not None
+    assert {name: sink.key for name, sink in config.route.sinks.items()} == {  # type: ignore[union-attr]
+        "": ("id",),
+        **{each: (each,) for each in both},
+    }
+    assert place(routed({"overrides": {"order": {"sink": {"path": "lake/value"}}}}), "order") == "lake/value"
+
+
 def test_what_differs_for_a_value_and_for_the_others() -> None:
     config = routed(
         {
