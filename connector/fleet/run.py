@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.config import PipelineConfig, Source
+from connector.config import PipelineConfig
 from connector.fleet.files import PipelineFile, fault_of, one_session, pipeline_files, read, without_clashes
 from connector.fleet.turns import Turn, Turns
 from connector.pipeline import Pipeline
@@ -122,10 +122,10 @@ def _answers(spark: SparkSession) -> bool:
     return True
 
 
-def _there(source: KafkaSource, options: Source) -> bool:
+def _there(source: KafkaSource) -> bool:
     """Whether Kafka has the topic, or can't tell for another reason than its absence: a start then says why."""
     try:
-        return not source.deleted(list(options.topics))
+        return not source.deleted(source.topics())
     except BrokerUnreachable:
         source.close()
         return False
@@ -309,7 +309,7 @@ class Fleet:
             while not self._stop.wait(pause):
                 if not _answers(spark):
                     return False  # the process is to end, so that another one is started
-                if _there(source, config.source):
+                if _there(source):
                     return True
                 pause = _LOOK_SECONDS
         return False
