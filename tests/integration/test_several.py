@@ -248,6 +248,42 @@ def test_each_topic_has_a_table_also_one_that_appears_during_the_run(lake: Lake,
     assert command("status", file, "--json").stdout.count('"epoch": 1') == 3
 
 
+@pytest.mark.breadth
+def test_a_topic_of_a_list_that_is_not_there_yet_gets_its_table_when_it_is(lake: Lake, topic: Topic) -> None:
+    early, late = (f"shop-{name}-{uuid.uuid4().hex[:6]}" for name in ("early", "late"))
+
+    def sent(name: str, number: int) -> None:
+        topic.broker.create_topic(name, 1)
+        Topic(topic.broker, name).send_rows([("a", number)])
+
+    sent(early, 1)
+    file = lake.folder / "shop.yaml"
+    options = {
+        **lake.options(source={"topics": [early, late]}, trigger={"interval": "100 milliseconds"}),
+        "name": "shop",
+        "tables": {"for_each": "topic", "sink": {"type": "delta_append", "path": str(lake.folder / "{topic}")}},
+    }
+    del options["sinks"]
+    file.write_text(yaml.safe_dump(options))
+    stop = threading.Event()
+
+    def later() -> None:
+        wait_until(lambda: lake.version(early) >= 0, 60, "the first table")
+        sent(late, 2)
+        wait_until(lambda: lake.version(late) >= 0 and lake.rows(late), 60, "the second")
+        stop.set()
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    try:
+        reports = run_all([file], stop=stop)
+    finally:
+        stop.set()
+        thread.join()
+    assert [report.state for report in reports] == ["stopped"] * 2
+    assert (lake.rows(early), lake.rows(late)) == ([("a", 1)], [("a", 2)])
+
+
 def both(lake: Lake, **changes: Any) -> dict[str, Any]:
     sinks = [
         {"type": "delta_append", "path": str(lake.path("every"))},
