@@ -29,6 +29,7 @@ from connector.config.sinks import (
     on_read,
 )
 from connector.config.source import Source, TopicPattern
+from connector.config.steady import steady
 from connector.config.steps import Step
 from connector.config.transform_sql import row_by_row
 from connector.config.unfit import UNFIT
@@ -56,7 +57,7 @@ class PipelineConfig(Options):
     """The format of the Kafka keys. The decoded key becomes the column ``_key``. Keys are not stored by default."""
     headers: StrictBool = False
     """Store the Kafka headers in a column ``_headers``."""
-    require: Text | None = None
+    require: Annotated[Text, AfterValidator(steady)] | None = None
     """A SQL condition that every record must meet. A record for which it is false or null is a bad record."""
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
     """What to do with a bad record: ``fail`` stops the run, ``dead_letter`` writes it to ``dead_letters``."""

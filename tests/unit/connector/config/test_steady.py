@@ -39,6 +39,12 @@ def test_what_orders_deletes_and_counts_gives_the_same_at_any_time(sink: dict[st
     assert word in caught.value.message
 
 
+@pytest.mark.parametrize("sql", ["at <= now()", "rand() < 0.5", "id IN (SELECT id FROM known)"])
+def test_a_record_is_good_or_bad_for_good(sql: str) -> None:
+    with pytest.raises(ConfigurationError, match="require: .* may give another value each time"):
+        parse(config(require=sql))
+
+
 @pytest.mark.parametrize(
     "sql",
     [
