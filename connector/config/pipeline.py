@@ -29,7 +29,7 @@ from connector.config.sinks import (
     on_read,
 )
 from connector.config.source import Source, TopicPattern
-from connector.config.steady import steady
+from connector.config.steady import steady, steady_rows
 from connector.config.steps import Step
 from connector.config.transform_sql import row_by_row
 from connector.config.unfit import UNFIT
@@ -89,7 +89,7 @@ class PipelineConfig(Options):
     sensitive: AnyColumns = ()
     """Columns of the records, or of the ``transform``, whose values stand only in the table: not in errors, logs,
     reasons of dead letters or previews. No error quotes a record then: docs/sources.md."""
-    transform: Annotated[Text | None, AfterValidator(row_by_row)] = None
+    transform: Annotated[Text, AfterValidator(row_by_row), AfterValidator(steady_rows)] | None = None
     """One SELECT ... FROM records that is applied row by row, before the sinks."""
     sinks: tuple[SinkOptions, ...]
     """The tables, objects and topics to write. See below. Several sinks commit together, and need a ``coordinator``."""

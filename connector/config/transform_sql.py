@@ -54,10 +54,8 @@ def condition_names(sql: str, column: str, value: str | None = None) -> bool:
     return column in {word.lower() for word in column_words(condition)} and (value is None or value in texts)
 
 
-def row_by_row(sql: str | None) -> str | None:
+def row_by_row(sql: str) -> str:
     """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
-    if sql is None:
-        return None
     plain = QUOTED.sub(lambda found: "records" if found[0].lower() == "`records`" else " ", sql).upper()
     words = re.findall(r"\w+", plain)
     if not words or words[0] != "SELECT" or "RECORDS" not in words:

@@ -41,8 +41,51 @@ def test_what_orders_deletes_and_counts_gives_the_same_at_any_time(sink: dict[st
 
 @pytest.mark.parametrize("sql", ["at <= now()", "rand() < 0.5", "id IN (SELECT id FROM known)"])
 def test_a_record_is_good_or_bad_for_good(sql: str) -> None:
-    with pytest.raises(ConfigurationError, match="require: .* may give another value each time"):
+    with pytest.raises(ConfigurationError, match=r"require: .* may give another value each time"):
         parse(config(require=sql))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT *, current_timestamp() AS loaded_at FROM records",
+        "SELECT uuid() AS row, id FROM records",
+        "SELECT * FROM records WHERE at > now() - INTERVAL 7 DAYS",
+        "SELECT * FROM records WHERE day >= CAST('today' AS DATE)",
+    ],
+)
+def test_a_row_is_made_of_its_record_alone(sql: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"transform: .* may give another value .* DESCRIBE HISTORY"):
+        parse(config(transform=sql))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "day < CAST('today' AS DATE)", "day < try_cast('today' AS DATE)", "to_date('today') > day", "'now' >= at",
+        "CAST('now' AS TIMESTAMP) > at", "DATE('today') > day", "timestamp('now') = at", 'to_timestamp_ntz("now") > x',
+        "day >= 'yesterday'", "'now'::timestamp > at", "at<'now'", "day BETWEEN '2026-01-01' AND 'today'",
+        "'today' BETWEEN a AND b", "day NOT BETWEEN 'yesterday' AND last", "date_diff('today', day) < 3",
+        "at < TIMESTAMP 'now Europe/Berlin'",
+    ],
+)  # fmt: skip
+def test_texts_that_stand_for_today_are_no_times(condition: str) -> None:
+    with pytest.raises(ConfigurationError, match="may give another value each time"):
+        parse(config(require=condition))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "status = 'now'", "status <> 'now'", "'now' <=> status", "status <=> 'today'", "status IN ('now', 'today')",
+        "exists(states, each -> 'now' = each)", "transform(states, each -> 'now') = states", "name > 'nowhere'",
+        "day < CAST('epoch' AS DATE)", "day > '2026-01-01' AND status = 'now'", "n BETWEEN 1 AND 2 AND status = 'now'",
+        "CASE WHEN n > 1 THEN 'today' ELSE 'now' END = status", "day < other -- < 'now'", "said = \"it's < 'now'\"",
+        "records.current_date > day",
+    ],
+)  # fmt: skip
+def test_texts_may_be_now(condition: str) -> None:
+    assert parse(config(require=condition)).require == condition
 
 
 @pytest.mark.parametrize(
@@ -74,6 +117,7 @@ def test_a_transform_reads_the_records_once(sql: str) -> None:
         "SELECT id, e.* FROM records, LATERAL explode(x) e",
         "SELECT id, explode(array(n, 1)) AS n FROM records",
         "SELECT *, 'FROM records' AS said FROM records -- FROM records",
+        "SELECT *, 'current_date' AS said, now, version AS uuid FROM (SELECT * FROM records)",
     ],
 )
 def test_a_transform_may_say_records_elsewhere(sql: str) -> None:
