@@ -20,11 +20,15 @@ Takes: TypeAlias = Callable[[str], bool]
 
 
 def takes(table: DataType | None, *, grows: bool = False, under: str = "") -> Takes:
-    """``grows``: with every field. ``under``: of the column of this name in the table."""
-    if grows:
-        return lambda _: True
+    """``grows``: with every field. ``under``: of the column of this name in the table. A column of Lakelock's own never
+    comes from a field."""
     there = frozenset(_paths(table, "")) if table is not None else frozenset()
-    return lambda path: (f"{under}.{path}" if under else path).lower() in there
+
+    def takes(path: str) -> bool:
+        own = not under and path.lower() in OWN_COLUMNS
+        return not own and (grows or (f"{under}.{path}" if under else path).lower() in there)
+
+    return takes
 
 
 def of_event(takes: Takes) -> Takes:

@@ -21,7 +21,7 @@ from connector.decode.avro import AvroFile, AvroOfRegistry
 from connector.decode.debezium import METADATA, ROWS, Debezium, envelope
 from connector.decode.format import Format
 from connector.decode.framed import Framed, FramedOfRegistry, newest
-from connector.decode.held import held_of_event
+from connector.decode.held import ROWS_OF_EVENT, held_of_event, own_names, row_of_event
 from connector.decode.json import Json
 from connector.decode.json_lossless import unreadable
 from connector.decode.json_schema import of_file as schema_of_file
@@ -39,7 +39,15 @@ from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
+
+_OF_AVRO = (
+    "Give the field another name in a schema_file. With a registry that is the reader's schema, where the field's old "
+    'name stands beside its new one, "aliases": ["_source"], or that leaves the field out.'
+)
+_OF_A_DATABASE = (
+    "Have Kafka Connect rename the database's column on its way, or leave it out (Debezium's column.exclude.list)."
+)
 
 
 def as_declared(schema: StructType) -> StructType:
@@ -72,15 +80,21 @@ def record_format(
     if isinstance(options, AvroFormat):
         reader = _file(option, options.schema_file) if options.schema_file is not None else None
         if options.registry is not None:
-            return AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column, held)
-        return AvroFile(spark, reader or "")
+            avro: Format = AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column, held)
+        else:
+            avro = AvroFile(spark, reader or "")
+        refuse_own_names(option, avro.type, _OF_AVRO)
+        return avro
     if isinstance(options, ProtobufFormat):
         return _protobuf(option, options, topics, on_new_column, held)
     if isinstance(options, DebeziumFormat):
         events: Format
         if options.registry is not None:
             registry = opened(options.registry)
-            events = AvroOfRegistry(spark, registry, topics, option, None, on_new_column, held_of_event(held))
+            events = AvroOfRegistry(
+                spark, registry, topics, option, None, on_new_column, held_of_event(held), rows=ROWS_OF_EVENT
+            )
+            refuse_own_names(option, row_of_event(events.type), _OF_A_DATABASE)
         else:
             declares = f"{option}.schema"
             row = _without(METADATA, added(_json_schema(declares, options.schema_ or "")))
@@ -91,6 +105,17 @@ def record_format(
     if isinstance(options, RowsFormat):
         return Rows(_schema(f"{option}.schema", options.schema_))
     return Text() if isinstance(options, StringFormat) else Bytes()
+
+
+def refuse_own_names(option: str, row: DataType, hint: str) -> None:
+    """Refuse the columns of an Avro schema if one has the name of a column of Lakelock's own. A key is one column,
+    whatever is in it."""
+    for name in own_names(row) if option == "value" else ():
+        raise ConfigurationError(
+            f"{option}: the Avro schema has a field {name}, and Lakelock itself uses the column {name} "
+            f"({', '.join(OWN_COLUMNS)}).",
+            hint=hint,
+        )
 
 
 def _protobuf(

@@ -19,7 +19,7 @@ from connector.decode.avro_evolution import checked_decimals, grown, new_fields,
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.format import NeverPlain, SchemaFixed, problem_of
-from connector.decode.held import lacks
+from connector.decode.held import is_own, lacks, taken_names
 from connector.decode.registry.record_schemas import RecordSchemas
 from connector.decode.registry.registry import Part, Registry
 from sinks.errors import ConfigurationError, JarsMissing, UnusableSchema
@@ -214,12 +214,14 @@ class AvroOfRegistry(NeverPlain):
         reader: str | None = None,
         on_new_column: OnNewColumn | None = None,
         held: Collection[str] = (),
+        rows: Collection[str] = (),
     ) -> None:
         """``reader`` is JSON text. ``on_new_column`` says what to do with fields that the reader's schema lacks.
 
         ``add`` adds them to it, ``ignore`` ignores them, ``fail`` makes a problem. With None they are ignored if a
         reader's schema was given, and otherwise a problem. ``held``: the paths of fields that a table has a column for,
-        in lower case. They are never ignored, unless a reader's schema was given.
+        in lower case. They are never ignored, unless a reader's schema was given. ``rows``: the fields that become the
+        columns, by default the value itself. None of Lakelock's own is ever added to them.
 
         Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
@@ -227,7 +229,7 @@ class AvroOfRegistry(NeverPlain):
         self._wire = registry.wire
         self._reader = parse(reader, of=_OF_FILE) if reader is not None else _latest(registry, topics, part)
         self._given = reader is not None
-        self._latest, self._held, self._part = self._reader, () if self._given else held, part
+        self._latest, self._held, self._part, self._rows = self._reader, () if self._given else held, part, rows
         self._grows = on_new_column == "add" and not self._given
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and not self._given)
         self._writers: dict[str, AvroSchema] = {}
@@ -245,6 +247,8 @@ class AvroOfRegistry(NeverPlain):
         before = self._reader
         try:
             if not writer.recursive:
+                if self._grows and (why := taken_names(self._own(writer))):
+                    return why
                 if not self._given:
                     self._reader = with_symbols(self._reader, writer)
                 self._grow(writer)
@@ -267,10 +271,15 @@ class AvroOfRegistry(NeverPlain):
     def _misfit(self, writer: AvroSchema) -> str | None:
         return misfit(writer, unrounded(self._reader, writer))
 
+    def _own(self, writer: AvroSchema) -> list[str]:
+        """The writer's new fields that would be columns of Lakelock's own. Those of a key are inside of one column."""
+        new = new_fields(self._latest, writer) if self._part == "value" else ()
+        return [path for path in new if is_own(path, self._rows)]
+
     def _grow(self, writer: AvroSchema) -> None:
         # By their paths in the latest schema: of two older versions one may have the wider type.
-        lacking = new_fields(self._latest, writer)
-        only = None if self._grows else [path for path in lacking if path.lower() in self._held]
+        lacking, own = new_fields(self._latest, writer), self._own(writer)
+        only = None if self._grows else [path for path in lacking if path.lower() in self._held and path not in own]
         if only is not None and not only:
             return
         try:

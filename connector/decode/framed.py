@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.decode.format import problem_of
-from connector.decode.held import holds, lacks
+from connector.decode.held import holds, is_own, lacks, taken_names
 from connector.decode.json import Json
 from connector.decode.json_new_fields import grown
 from connector.decode.json_plan import Plan, of_several
@@ -157,6 +157,8 @@ class FramedOfRegistry(Framed):
                 raise
             written = type(self.type)()  # nobody asks what it has
         adds = self._on_new_column == "add"
+        if adds and (why := taken_names([name for name in new_fields(self.type, written) if is_own(name)])):
+            return why
         more = grown(self.type, written) if adds else grown(self.type, written, partial(holds, self._held))
         assert isinstance(more, type(written))
         self._json.type = more

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from connector.config import OWN_COLUMNS
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
-_ROWS, _OF_EVENT = ("before", "after"), ("_source.", "_transaction.")
+ROWS_OF_EVENT, _OF_EVENT = ("before", "after"), ("_source.", "_transaction.")
+"""The fields of a Debezium event that are rows, and what else a table holds of it."""
 
 
 def paths(kind: DataType, at: str = "") -> Iterator[str]:
@@ -33,12 +36,37 @@ def paths(kind: DataType, at: str = "") -> Iterator[str]:
 def held_of_event(held: Collection[str]) -> frozenset[str]:
     """The paths in a Debezium event of what a table holds of its row, and of the event itself."""
     of_event = (each.removeprefix("_") for each in held if each.startswith(_OF_EVENT))
-    return frozenset((*(f"{row}.{each}" for row in _ROWS for each in held), *of_event))
+    return frozenset((*(f"{row}.{each}" for row in ROWS_OF_EVENT for each in held), *of_event))
+
+
+def own_names(row: DataType) -> Sequence[str]:
+    """The columns of a row that have a name of Lakelock's own."""
+    return [name for name in getattr(row, "names", ()) if name.lower() in OWN_COLUMNS]
+
+
+def row_of_event(event: DataType) -> DataType:
+    """The type of the row in a Debezium event, or the event's own if it has none."""
+    from pyspark.sql.types import StructType
+
+    return event["after"].dataType if isinstance(event, StructType) and "after" in event.names else event
+
+
+def is_own(path: str, rows: Collection[str] = ()) -> bool:
+    """Whether a field would become a column with a name of Lakelock's own. ``rows``: the fields that are rows, by
+    default the value itself."""
+    row, _, name = path.lower().partition(".") if rows else ("", "", path.lower())
+    return name in OWN_COLUMNS and (not rows or row in rows)
+
+
+def taken_names(fields: Sequence[str]) -> str | None:
+    """Why records can't be read that have these fields, which `is_own`. None: there are none."""
+    return f"has fields with names of columns that Lakelock itself uses: {', '.join(fields)}" if fields else None
 
 
 def holds(held: Collection[str], field: StructField, at: Sequence[str]) -> bool:
     """Whether a field of the STRUCT at this path is among those that a table holds."""
-    return ".".join((*at, field.name)).lower() in held
+    path = ".".join((*at, field.name)).lower()
+    return path in held and not is_own(path)
 
 
 def lacks(fields: Sequence[str], of: str, part: str) -> str | None:

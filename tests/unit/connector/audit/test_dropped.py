@@ -151,3 +151,10 @@ def test_the_columns_that_json_has_given_a_table_are_read_by_the_tables_types() 
     assert with_fields_of(declared, readable(table)) == columns(
         k=StringType(), at=columns(city=StringType(), zip=LongType()), later=StringType(), size=LongType()
     )
+
+
+def test_no_column_of_lakelocks_own_comes_from_a_field() -> None:
+    for grows in (True, False):
+        taken = takes(columns(_op=StringType(), id=LongType()), grows=grows)
+        assert (taken("_Op"), taken("id"), of_event(taken)("after._op")) == (False, True, False)
+    assert takes(columns(_key=columns(_op=StringType())), under="_key")("_op")
