@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hmac
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector.audit import exact_json
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
@@ -20,7 +21,7 @@ from sinks.spark.types import is_utf8, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import DataType, StructField
 
 _HEADERS = "lakelock_headers"
 """Kafka's headers, until a step has read them."""
@@ -85,16 +86,44 @@ def _with(every: Records, columns: Sequence[_Made]) -> Records:
 
 def _defaults(step: Step, every: Records) -> dict[str, Default]:
     """The defaults by the paths after the step. What it hashes isn't the default any more."""
-    found = {}
+    found: dict[str, Default] = {}
     for path, default in every.defaults.items():
         column, dot, inner = path.partition(".")
         if column not in step.option or step.kind == "cast":
             found[path] = default
         elif step.kind == "rename":
             found[f"{step.option[column]}{dot}{inner}"] = default
-        elif step.kind == "flatten" and inner:
-            found[path.replace(".", "_")] = default
+        elif step.kind == "flatten":
+            for name, each in _flat_defaults(column, every.columns[column].dataType, inner, default):
+                there = found.get(name)
+                found[name] = each if there is None else there._replace(others=(*there.others, each))
     return found
+
+
+def _flat_defaults(name: str, kind: DataType, inner: str, default: Default) -> Iterator[tuple[str, Default]]:
+    """The default at a path inside of a STRUCT that is flattened. What is in an ARRAY or a MAP keeps its path."""
+    from pyspark.sql.types import StructType
+
+    while inner and isinstance(kind, StructType):
+        part, _, inner = inner.partition(".")
+        name, kind = f"{name}_{part}", kind[part].dataType
+    if inner:
+        yield f"{name}.{inner}", default
+    else:
+        yield from _of_fields(name, kind, json.loads(default.json)["v"], default.path)
+
+
+def _of_fields(name: str, kind: DataType, value: Any, path: str) -> Iterator[tuple[str, Default]]:
+    """The default of each column that a STRUCT's default gives."""
+    from pyspark.sql.types import StructType
+
+    if value is None:
+        return
+    if not isinstance(kind, StructType):
+        yield name, Default(path, json.dumps({"v": value}))
+        return
+    for part in kind:
+        yield from _of_fields(f"{name}_{part.name}", part.dataType, value.get(part.name), path)
 
 
 def _same(part: StructField) -> _Made:

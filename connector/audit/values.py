@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from connector.audit.in_both import as_in
 
@@ -30,6 +30,8 @@ class Default(NamedTuple):
     """Of the field, as records say that they lack it."""
     json: str
     """A JSON object that has the default as ``v``."""
+    others: tuple[Default, ...] = ()
+    """Those of fields around it, for records that lack these: a step has made one column of each field in them."""
 
 
 def defaults_of(value: Mapping[str, str] | None, key: Mapping[str, str] | None) -> dict[str, Default]:
@@ -73,11 +75,23 @@ def with_defaults(values: Column, columns: StructType, defaults: Mapping[str, De
 
 def _filled(value: Column, kind: DataType, path: str, defaults: Mapping[str, Default], lacks: Column) -> Column:
     from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    inner = _filled_inside(value, kind, path, defaults, lacks)
+    if (default := defaults.get(path)) is None:
+        return inner
+    found: Any = F
+    for each in (default, *default.others):
+        read = F.from_json(F.lit(each.json), StructType().add("v", kind))["v"]
+        found = found.when(value.isNull() & F.array_contains(lacks, each.path), _comparable(read, kind))
+    made: Column = found.otherwise(inner)
+    return made
+
+
+def _filled_inside(value: Column, kind: DataType, path: str, defaults: Mapping[str, Default], lacks: Column) -> Column:
+    from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    if (default := defaults.get(path)) is not None:
-        read = F.from_json(F.lit(default.json), StructType().add("v", kind))["v"]
-        return F.when(value.isNull() & F.array_contains(lacks, default.path), _comparable(read, kind)).otherwise(value)
     if not any(each.startswith(f"{path}.") for each in defaults):
         return value
     if isinstance(kind, StructType):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow
 import pytest
 from avro_bytes import encoded, field, record
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 from connector.audit import avro
 from connector.audit.avro import Avro
@@ -186,9 +187,31 @@ def test_the_paths_of_kafkas_key_are_those_of_its_column() -> None:
 )
 def test_defaults_follow_their_columns_through_the_steps(step: dict[str, Any], paths: dict[str, str]) -> None:
     nothing: Any = None
-    every = Records(nothing, nothing, defaults=defaults_of({"n": "0", "at.n": "0"}, None))
+    columns = StructType(
+        [StructField("n", IntegerType()), StructField("at", StructType([StructField("n", IntegerType())]))]
+    )
+    every = Records(nothing, columns, defaults=defaults_of({"n": '{"v": 0}', "at.n": '{"v": 0}'}, None))
     found = _defaults(Step(**step), every)
     assert {path: default.path for path, default in found.items()} == paths
+
+
+def test_a_flat_column_has_the_default_of_its_field_and_of_the_fields_around_it() -> None:
+    inner = StructType([StructField("n", IntegerType()), StructField("none", StringType())])
+    tags = ArrayType(StructType([StructField("x", IntegerType()), StructField("element", StringType())]))
+    at = StructType(
+        [StructField("in", inner), StructField("tags", tags), StructField("by", MapType(StringType(), inner))]
+    )
+    whole = {"v": {"in": {"n": 1, "none": None}, "tags": [{"x": 2}], "by": {}}}
+    given = {"at": json.dumps(whole), **dict.fromkeys(("at.in.n", "at.tags.element.x", "at.by.value.n"), '{"v": 0}')}
+    nothing: Any = None
+    every = Records(nothing, StructType([StructField("at", at)]), defaults=defaults_of(given, None))
+    assert _defaults(Step(flatten=("at",)), every) == {
+        "at_in_n": Default("at", '{"v": 1}', (Default("at.in.n", '{"v": 0}'),)),
+        "at_tags": Default("at", '{"v": [{"x": 2}]}'),
+        "at_by": Default("at", '{"v": {}}'),
+        "at_tags.element.x": Default("at.tags.element.x", '{"v": 0}'),
+        "at_by.value.n": Default("at.by.value.n", '{"v": 0}'),
+    }
 
 
 @pytest.mark.parametrize(
