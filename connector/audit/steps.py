@@ -148,9 +148,10 @@ def _hash(step: Step, part: StructField) -> Iterator[_Made]:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     salt = step.salt.get_secret_value().encode()
     hashed = F.udf(partial(hash_of, salt), "string", useArrow=False)  # else PySpark warns: it looks for type hints
-    value = F.col(identifier(part.name))
-    content = value if part.dataType.typeName() == "binary" else value.cast("string").cast("binary")
-    yield _Made(part.name, hashed(content))
+    value = identifier(part.name)
+    # Unlike CAST, it writes a DECIMAL without an exponent in any session.
+    content = value if part.dataType.typeName() == "binary" else f"CAST(try_cast({value} AS STRING) AS BINARY)"
+    yield _Made(part.name, hashed(F.expr(content)))
 
 
 def hash_of(salt: bytes, content: bytes | bytearray | None) -> str | None:
@@ -175,14 +176,17 @@ def _cast(step: Step, part: StructField) -> Iterator[_Made]:
     """The auditor is no stricter than the pipeline: a record that a cast would change is a bad one for both, and where
     only the pipeline finds it bad, its letter is believed."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType
+    from pyspark.sql.types import DoubleType, FloatType, LongType, StringType
 
     name, wanted = identifier(part.name), from_ddl(step.option[part.name])
     value = f"try_cast({name} AS {sql_type(wanted)})"
     if isinstance(part.dataType, StringType):
         value = exact_json.of_text(wanted, name)
     elif not isinstance(wanted, StringType):
-        value = f"IF(try_cast({value} AS {sql_type(part.dataType)}) <=> {name}, {value}, NULL)"
+        same = f"try_cast({value} AS {sql_type(part.dataType)}) <=> {name}"
+        if isinstance(wanted, LongType) and isinstance(part.dataType, FloatType | DoubleType):
+            same += f" AND {name} < CAST('{2**63}' AS DOUBLE)"  # which would be cast to one less, and back
+        value = f"IF({same}, {value}, NULL)"
     yield _Made(part.name, F.expr(value), F.expr(f"{name} IS NOT NULL AND ({value}) IS NULL"))
 
 

@@ -72,8 +72,9 @@ def _key(rows: DataFrame, key: Sequence[str]) -> str:
     if len(key) > 1:
         return f"CAST({_object(key)} AS BINARY)"
     name, kind = identifier(key[0]), rows.schema[key[0]].dataType
-    # A cast would give Spark's own notation of a struct. Readers of the topic expect JSON.
-    text = to_json(name) if _nested(kind) else f"CAST({name} AS STRING)"
+    # A cast would give Spark's own notation of a struct. Readers of the topic expect JSON. And CAST may write a DECIMAL
+    # with an exponent: that depends on the session.
+    text = to_json(name) if _nested(kind) else f"try_cast({name} AS STRING)"
     return name if kind.typeName() == "binary" else f"CAST({text} AS BINARY)"
 
 

@@ -12,15 +12,17 @@ import pytest
 from audits import counts, verify
 from conftest import Lake, Topic
 from kafka import KafkaProducer
+from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from connector import Pipeline
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.audit.steps import stepped
 from connector.config import Step, parse
-from connector.decode.steps import exactly, type_named
+from connector.decode.steps import Steps, exactly, type_named
 from connector.engine.decoders import decoders
 from sinks.errors import BadRecord, ConfigurationError
+from sinks.spark.settings import with_settings
 
 pytestmark = pytest.mark.compiled
 
@@ -128,6 +130,10 @@ CASTS = [
     ("DOUBLE", "1.5", "INT", None), ("DOUBLE", "2.0", "INT", 2), ("DOUBLE", "0.1", "DECIMAL(3,1)", Decimal("0.1")),
     ("DOUBLE", "0.125", "DECIMAL(3,1)", None), ("DOUBLE", "0.1", "FLOAT", None), ("DOUBLE", "0.5", "FLOAT", 0.5),
     ("DOUBLE", "'NaN'", "DECIMAL(3,1)", None), ("DOUBLE", "1e300", "BIGINT", None),
+    ("DOUBLE", "9223372036854775808", "BIGINT", None), ("FLOAT", "9223372036854775808", "BIGINT", None),
+    ("DOUBLE", "-9223372036854775808", "BIGINT", -(2**63)), ("FLOAT", "2147483648", "INT", None),
+    ("DOUBLE", "9223372036854774784", "BIGINT", 2**63 - 1024), ("DOUBLE", "128", "TINYINT", None),
+    ("DECIMAL(18,8)", "0", "STRING", "0.00000000"), ("DECIMAL(18,8)", "0.00000012", "STRING", "0.00000012"),
     ("DECIMAL(5,2)", "1.50", "DECIMAL(5,1)", Decimal("1.5")), ("DECIMAL(5,2)", "1.55", "DECIMAL(5,1)", None),
     ("DECIMAL(5,2)", "1.55", "STRING", "1.55"), ("DATE", "'2026-11-01'", "STRING", "2026-11-01"),
     ("BOOLEAN", "true", "STRING", "true"), ("BIGINT", "-7", "STRING", "-7"),
@@ -136,8 +142,14 @@ CASTS = [
 ]  # fmt: skip
 
 
-def test_a_cast_gives_the_same_value_or_none_and_the_auditor_agrees(spark: SparkSession) -> None:
+@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.breadth)])
+def test_a_cast_gives_the_same_value_or_none_and_the_auditor_agrees(spark: SparkSession, ansi: str) -> None:
     """The auditor may take a value that the pipeline doesn't, whose letter it believes, and never the other way."""
+    with with_settings(spark, {"spark.sql.ansi.enabled": ansi}):
+        _casts_are_exact(spark)
+
+
+def _casts_are_exact(spark: SparkSession) -> None:
     values = [f"CAST({value} AS {kind}) AS c{number}" for number, (kind, value, _, _) in enumerate(CASTS)]
     named = [f"false AS {TOMBSTONE}", f"CAST(NULL AS STRING) AS {PROBLEM}", *values]
     frame = spark.sql(f"SELECT {', '.join(named)}")
@@ -150,6 +162,19 @@ def test_a_cast_gives_the_same_value_or_none_and_the_auditor_agrees(spark: Spark
     assert [mine for mine, value in zip(theirs, expected, strict=True) if value is not None] == [
         value for value in expected if value is not None
     ]
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_the_hash_of_a_decimal_is_the_same_in_every_session(spark: SparkSession, ansi: str) -> None:
+    step = Step(mask=("n",), salt=SecretStr(SALT))
+    with with_settings(spark, {"spark.sql.ansi.enabled": ansi}):
+        frame = spark.sql(
+            f"SELECT CAST(0 AS DECIMAL(18,8)) AS n, false AS {TOMBSTONE}, CAST(NULL AS STRING) AS {PROBLEM}"
+        )
+        ours = Steps([step], "true").applied(frame).select("n").first()
+        theirs = stepped(Records(frame, frame.select("n").schema), [step], "true").frame.select("n").first()
+    assert ours == theirs == (masked("0.00000000"),)
 
 
 @pytest.mark.parametrize(
