@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
-from sinks.spark.sql import identifier, let
+from sinks.spark.sql import identifier, let, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -29,9 +29,10 @@ def of_kafkas_key(column: StructField, *, alone: bool) -> Column:
     from pyspark.sql.types import AtomicType, StructField, StructType
 
     text, name, kind = "CAST(key AS STRING)", identifier(column.name), column.dataType
+    named = _in_the_columns_case(text, column.name) if isinstance(kind, AtomicType) else text
 
     def read(field: StructField, path: str) -> Column:
-        found = f"{exact_json.columns_of(StructType([field]), text)}.{path}"
+        found = f"{exact_json.columns_of(StructType([field]), named)}.{path}"
         return F.expr(_exactly(kind, found))
 
     whole = F.expr(f"startswith({text}, '{{') AND endswith({text}, '}}')")
@@ -54,3 +55,14 @@ def of_kafkas_key(column: StructField, *, alone: bool) -> Column:
 def _exactly(kind: DataType, found: str) -> str:
     is_exact, value = (each(kind, found, permissive=False) for each in (exact_json.is_exact, exact_json.value))
     return f"IF({is_exact}, {value}, NULL)"
+
+
+def _in_the_columns_case(text: str, name: str) -> str:
+    """SQL of the key, in which the name of the column stands as the column is called. Names have no case, as in values,
+    but one that is there twice isn't taken for the other."""
+    if not name.replace("_", "").isalnum():
+        return text
+    pattern, plain = literal(f'(?iu)"{name}"(?=\\s*:)'), literal(f'"{name}"')
+    return (
+        f"CASE regexp_count({text}, {pattern}) WHEN 1 THEN regexp_replace({text}, {pattern}, {plain}) ELSE {text} END"
+    )

@@ -75,7 +75,7 @@ def _unsteady(sql: str) -> str | None:
     """The part of SQL that depends on more than the record."""
     called = _UNSTEADY.search(QUOTED.sub(" ", sql))
     if called is not None:
-        return next(filter(None, called.groups()))
+        return str(next(filter(None, called.groups())))
     days = QUOTED.sub(_day, sql)
     found = next(filter(None, (pattern.search(days) for pattern in _OF_TODAY)), None)
     if found is None:

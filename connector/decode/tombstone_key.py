@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -36,13 +37,15 @@ def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> d
     inner = StructType([StructField(_PAYLOAD, wanted)])
     found = {}
     for field in wanted:
-        alone = len(key) == 1 and isinstance(field.dataType, AtomicType)
-        of_payload = _of_json(text, inner, _PAYLOAD, field.name)
+        atomic = isinstance(field.dataType, AtomicType)
+        alone = len(key) == 1 and atomic
+        named = _spelled(text, field.name) if atomic else text
+        of_payload = _of_json(named, inner, _PAYLOAD, field.name)
         if alone:
             of_value = _of_json(text, StructType([StructField(_PAYLOAD, field.dataType)]), _PAYLOAD)
             of_payload = f"CASE WHEN {_PART.format(text, _PAYLOAD)} LIKE '{{%' THEN {of_payload} ELSE {of_value} END"
         sql = f"CASE WHEN {text} LIKE '{{%}}' AND {_has_schema(text)} THEN {of_payload} "
-        sql += f"WHEN {text} LIKE '{{%}}' THEN {_of_json(text, wanted, field.name)} "
+        sql += f"WHEN {text} LIKE '{{%}}' THEN {_of_json(named, wanted, field.name)} "
         if alone:
             as_object = f"concat('{{\"v\":', {text}, '}}')"
             of_string = _of_json(as_object, StructType([StructField("v", field.dataType)]), "v")
@@ -50,6 +53,16 @@ def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> d
             sql += f"ELSE {of_text(field.dataType, text)} "
         found[field.name] = sql + "END"
     return found
+
+
+def _spelled(text: str, name: str) -> str:
+    """SQL of a JSON object in which the only name that is like ``name`` but for its case is spelled like it, for
+    from_json. Of several such names nobody knows which one is meant: the object stays as it is. One in an inner object
+    makes no key."""
+    if not re.fullmatch(r"\w+", name):
+        return text
+    alike, spelled = literal(rf'(?iu)"{name}"(?=\s*:)'), literal(f'"{name}"')
+    return f"IF(regexp_count({text}, {alike}) = 1, regexp_replace({text}, {alike}, {spelled}), {text})"
 
 
 def _has_schema(text: str) -> str:

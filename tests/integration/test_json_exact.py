@@ -441,6 +441,9 @@ KEY_TEXTS = {
     b'{"schema": {}, "payload": {"id": 0.12345678906}}': None, b'{"schema": {}, "payload": {"id": 1e-400}}': None,
     b'{"schema": {}, "payload": {}}': None, b'{"schema": {}, "payload": null}': None,
     b'{"schema": "s", "payload": {"id": 1}}': None, b'{"schema": {}, "payload": {"id": 1}, "id": 8}': Decimal(8),
+    # Names have no case, as in values.
+    b'{"ID": 0.125}': Decimal("0.125"), b'{"Id" : 0.12345678906}': None, b'{"ID": 1, "iD": 2}': None,
+    b'{"schema": {}, "payload": {"ID": 7}}': Decimal(7), b'{"id": 3, "ID": 4}': Decimal(3), b'{"of": {"ID": 1}}': None,
 }  # fmt: skip
 
 
