@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.claim import Bounds, unchecked
-from connector.audit.debezium import passes_over_tombstones, with_its_own_rules
+from connector.audit.debezium import passed_over, with_its_own_rules
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
@@ -99,8 +99,7 @@ def compare(
         counts, _ = unreadable(unnamed, cut)
     made, rows, notes = _in_both(config, made, rows, forms)
     notes += fields_without_column(config, records, forms.value, rows.columns, cut)
-    if passes_over_tombstones(config, made.columns.names):
-        made = replace(made, frame=made.frame.where(f"NOT {TOMBSTONE}"))
+    made = replace(made, frame=made.frame.where(f"NOT {passed_over(config, made.columns.names)}"))
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
     whole = not gone and unread is None
     if isinstance(sink, DeltaAggregateSink):

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
-from connector.audit.records import UNAVAILABLE
+from connector.audit.records import TOMBSTONE, UNAVAILABLE
 from connector.config import DebeziumFormat, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, let, literal
@@ -178,15 +178,24 @@ def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> Pipe
         rules["except_column_list"] = (*(sink.except_column_list or ()), *_OF_EVENT, UNAVAILABLE)
     if _OP in columns:
         rules["apply_as_deletes"] = sink.apply_as_deletes or f"{_OP} = 'd'"
-        if isinstance(sink, DeltaUpsertSink) and sink.sequence_by is not None:
+        if isinstance(sink, DeltaUpsertSink) and sink.sequence_by is not None and sink.deletes == "hard":
             rules["apply_as_truncates"] = sink.apply_as_truncates or f"{_OP} = 't'"
     return config.model_copy(update={"sinks": (sink.model_copy(update=rules),)})
 
 
-def passes_over_tombstones(config: PipelineConfig, columns: Collection[str]) -> bool:
-    """Whether a tombstone says nothing: in an order of events, the delete before it has said the same."""
+def passed_over(config: PipelineConfig, columns: Collection[str]) -> str:
+    """SQL: whether an event or a tombstone says nothing. ``columns``: of the rows.
+
+    In an order of events a tombstone doesn't: the delete before it has said the same. Nor do truncates that are to
+    delete nothing.
+    """
     sink = config.sinks[0]
-    return _OP in columns and isinstance(sink, KeyedSink) and sink.sequence_by is not None
+    if _OP not in columns or not isinstance(sink, KeyedSink):
+        return "false"
+    tombstones = TOMBSTONE if sink.sequence_by is not None else "false"
+    ignored = isinstance(sink, DeltaUpsertSink) and sink.apply_as_truncates == "false"
+    truncates = f"(NOT {TOMBSTONE} AND coalesce({_OP} = 't', false))" if ignored else "false"
+    return f"({tombstones} OR {truncates})"
 
 
 def _type(ddl: str) -> StructType:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
-from connector.audit.debezium import passes_over_tombstones
+from connector.audit.debezium import passed_over
 from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, beyond, sequence_type, truncates
 from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
 from sinks.spark.sql import identifier
@@ -50,7 +50,7 @@ def _refused(made: Records, config: PipelineConfig) -> str | None:
     sink, whens = config.sinks[0], []
     if isinstance(sink, KeyedSink):
         no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
-        judged = f"NOT {TOMBSTONE} AND " if passes_over_tombstones(config, made.columns.names) else ""
+        judged = f"NOT {passed_over(config, made.columns.names)} AND "
         whens.append(f"WHEN {judged}NOT {truncates(sink)} AND ({no_key}) THEN 'no_key'")
         if sink.sequence_by is not None:
             sequence_type(made, sink)

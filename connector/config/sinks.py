@@ -122,7 +122,8 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
     deletes: Literal["hard", "soft"] = "hard"
     """``hard`` removes a deleted row. ``soft`` keeps it, with ``_deleted = true``."""
     apply_as_truncates: SteadyText | None = None
-    """A SQL condition. A record that meets it deletes all older rows of the table. Needs ``sequence_by``."""
+    """A SQL condition. A record that meets it deletes all older rows of the table. Needs ``sequence_by``.
+    ``false`` passes over Debezium's truncates."""
     ignore_null_updates: StrictBool | Columns = False
     """Whether a null in a record leaves the stored value of its column unchanged: ``true`` for all columns, or a list
     of columns."""
@@ -135,12 +136,12 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
     @fits
     def _soft_rows(self) -> Iterator[str]:
         for option in ("apply_as_truncates", "ignore_null_updates"):
-            if self.deletes == "soft" and getattr(self, option) not in (None, False):
+            if self.deletes == "soft" and getattr(self, option) not in (None, False, "false"):
                 yield f"{option} needs deletes: hard: a soft-deleted row doesn't keep its earlier versions"
 
     @fits
     def _truncates_have_an_order(self) -> None:
-        if self.apply_as_truncates is not None and self.sequence_by is None:
+        if self.apply_as_truncates not in (None, "false") and self.sequence_by is None:
             raise ValueError(
                 "apply_as_truncates needs sequence_by: offsets can't tell which rows of other partitions are older "
                 "than the truncate"

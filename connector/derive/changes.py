@@ -32,9 +32,8 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    if OP in records.columns and sink.sequence_by is not None:
-        # The delete before it said the same, and where it stands in the order.
-        records = records.where(f"NOT {TOMBSTONE}")
+    if (over := passed_over(sink, records.columns)) != "false":
+        records = records.where(f"NOT {over}")
     deletes = f"coalesce({_deletes(sink, records.columns)}, false)"
     marked = records.selectExpr(
         "*",
@@ -60,8 +59,8 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
 def problem_with(records: DataFrame, sink: KeyedSink) -> str:
     """SQL of ``_problem``: why a record can't be a change of this sink's, null where it can. ``records``: none."""
     no_key = told("no_key", f"has a null in its key {', '.join(sink.key)}")
-    # A tombstone after an event says nothing where events have an order of their own: `changes` leaves it out.
-    needed = f"NOT {TOMBSTONE} AND " if OP in records.columns and sink.sequence_by is not None else ""
+    over = passed_over(sink, records.columns)
+    needed = f"NOT {over} AND " if over != "false" else ""
     whens = f"WHEN {needed}NOT {truncates(sink, records.columns)} AND ({_no_key(sink)}) THEN {no_key}"
     if sink.sequence_by:
         no_sequence = told("no_sequence", "has no sequence (sequence_by is null)")
@@ -76,7 +75,8 @@ def _deletes(sink: KeyedSink, columns: Sequence[str]) -> str:
 
 def updates(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record's values become those of a row. ``columns``: those of the decoded records."""
-    return f"NOT ({TOMBSTONE} OR coalesce({_deletes(sink, columns)}, false) OR {truncates(sink, columns)})"
+    others = (f"coalesce({_deletes(sink, columns)}, false)", truncates(sink, columns), passed_over(sink, columns))
+    return f"NOT ({' OR '.join((TOMBSTONE, *(each for each in others if each != 'false')))})"
 
 
 def is_sent(column: str) -> str:
@@ -98,13 +98,27 @@ def _refuse_other_unavailable(records: DataFrame) -> None:
 
 
 def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
-    """SQL: whether a record deletes all older rows. ``columns``: those of the decoded records."""
+    """SQL: whether a record deletes all older rows. ``columns``: those of the decoded records.
+
+    Of Debezium's truncates, those of a table with ``deletes: soft`` are bad records: their key is null.
+    """
     condition = getattr(sink, "apply_as_truncates", None)
     if condition is None and OP in columns and sink.sequence_by is not None and isinstance(sink, DeltaUpsertSink):
-        condition = f"{OP} = 't'"
+        condition = f"{OP} = 't'" if sink.deletes == "hard" else None
     if condition is None or condition == "false":
         return "false"
     return f"(NOT {TOMBSTONE} AND coalesce({condition}, false))"
+
+
+def passed_over(sink: KeyedSink, columns: Sequence[str]) -> str:
+    """SQL: whether one of Debezium's records says nothing of the table. ``columns``: those of the decoded records."""
+    if OP not in columns:
+        return "false"
+    # The delete before a tombstone said the same, and where it stands in the order.
+    over = [TOMBSTONE] if sink.sequence_by is not None else []
+    # The file says that truncates are to delete nothing.
+    over += [f"coalesce({OP} = 't', false)"] if getattr(sink, "apply_as_truncates", None) == "false" else []
+    return f"({' OR '.join(over)})" if over else "false"
 
 
 def _no_key(sink: KeyedSink) -> str:

@@ -147,6 +147,26 @@ def test_by_the_databases_own_order_truncates_count_and_partitions_do_not_matter
 
 
 @pytest.mark.breadth
+def test_a_truncate_of_a_table_that_keeps_deleted_rows_is_a_bad_record(lake: Lake, topic: Topic) -> None:
+    """Unless the file says that truncates are to delete nothing."""
+    database = Database(seed=8)
+    messages = list(database.changes(30))
+    rows = dict(database.rows)
+    send(topic, [*messages, database.truncate()], schemas=False, partition=0)
+    sink = {"key": "id", "sequence_by": "_source_position", "deletes": "soft"}
+    with pytest.raises(BadRecord, match="has a null in its key id"):
+        lake.pipeline("upsert", **options(sink=sink)).run()
+    dead = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    ignoring = options(sink={**sink, "path": str(lake.path("ignoring")), "apply_as_truncates": "false"})
+    for place, changes in (("upsert", options(sink=sink, **dead)), ("ignoring", ignoring)):
+        lake.pipeline("upsert", **changes).run()
+        stored = lake.sql("SELECT id, name, amount FROM {t} WHERE NOT _deleted", place)
+        assert {row[0]: (row[1], str(row[2])) for row in stored} == rows
+        assert counts(verify(lake, "upsert", **changes)).keys().isdisjoint(FAULTS)
+    assert query(lake.path("letters"), "SELECT count(*) FROM t") == [(1,)]
+
+
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("snapshot", "change"),
     [
