@@ -56,8 +56,6 @@ def upsert(
             hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
 
-    own = _OwnColumns(table, commits, columns, sink, _keeps_deletes(config, sink, rule))
-
     def merging_by(rule: UpsertRule) -> DeltaUpsert:
         keeps = config.dead_letters is not None
         return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps)
@@ -66,6 +64,7 @@ def upsert(
     log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
     now = Meaning(lambda: every.schema, options_of(rule, ties=ties), net, merging, sink.key)
     reading = MergeOnRead(table, commits, log, now, partial(kept, table, now, merging_by), pipeline=config.name)
+    own = _OwnColumns(table, commits, columns, sink, reading, _keeps_deletes(config, sink, rule))
     return TableDerivation(
         columns=columns,
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),
@@ -116,6 +115,7 @@ class _OwnColumns:
     commits: PipelineCommits
     columns: StructType
     sink: DeltaUpsertSink
+    reading: MergeOnRead
     keeps_deletes: bool | None
     """See ``_keeps_deletes``."""
 
@@ -127,7 +127,13 @@ class _OwnColumns:
         def begun() -> bool:
             return self.commits.position() is not None
 
-        reordered = check_order(self.table, self.columns, sequence_by=self.sink.sequence_by, begun=begun)
+        reordered = check_order(
+            self.table,
+            self.columns,
+            sequence_by=self.sink.sequence_by,
+            begun=begun,
+            unfolded=lambda: self.reading.standing().unfolded,
+        )
         check_own_columns(self.table, self.columns, begun=begun)
         there = {name.lower() for name in self.table.schema.names}
         own = [name for name in self.columns.names if name in (*COORDINATES, *_OF_ORDER, "_deleted", DELETED_BY)]
@@ -138,7 +144,8 @@ class _OwnColumns:
         """Add these columns, and keep the order of changes. Say in the table whether the run keeps its deletes."""
         self.table.add_columns([self.columns[name] for name in names])
         keep_order(self.table, sequenced=self.sink.sequence_by is not None)
-        if "_sequence" in names:
+        if self.sink.sequence_by is not None and self.sink.deletes == "hard":
+            # Somebody may have given the rows their sequence, as the error about a changed order says.
             Tombstones(self.table, self.sink.key).add_sequence(self.columns["_sequence"])
         if self.keeps_deletes is not None:
             remember_deletes(self.table, kept=self.keeps_deletes)

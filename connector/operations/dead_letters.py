@@ -291,8 +291,9 @@ def _deletes_known_since(config: PipelineConfig, table: DeltaTable) -> datetime 
     if isinstance(sink, DeltaUpsertSink):
         if sink.deletes == "soft":
             since.clear()
-        # Only an upsert by offset has runs that keep no deletes.
-        if sink.sequence_by is None and (kept := deletes_since(table)) is not None:
+        # Only an upsert by offset has runs that keep no deletes. One that was by offset once says since when it isn't.
+        told = sink.sequence_by is None or sink.deletes == "hard"
+        if told and (kept := deletes_since(table)) is not None:
             since.append(kept)
     return max(since, default=None)
 

@@ -21,11 +21,19 @@ _ORDER = "lakelock.order"
 """The property: ``offset`` or ``sequence``."""
 
 
-def check_order(table: DeltaTable, wanted: StructType, *, sequence_by: str | None, begun: Callable[[], bool]) -> bool:
+def check_order(
+    table: DeltaTable,
+    wanted: StructType,
+    *,
+    sequence_by: str | None,
+    begun: Callable[[], bool],
+    unfolded: Callable[[], int] = lambda: 0,
+) -> bool:
     """Whether the pipeline orders changes in another way than the table does, and the table holds no change yet.
 
-    ``wanted``: the columns that the pipeline fills; ``begun``: whether an epoch was committed to the table. Raises
-    SchemaMismatch if the table's rows, or the deletes of an epoch, are ordered in another way.
+    ``wanted``: the columns that the pipeline fills; ``begun``: whether an epoch was committed to the table;
+    ``unfolded``: how many epochs are in the table's change log only. Raises SchemaMismatch if the table's rows, or the
+    deletes of an epoch, are ordered in another way.
     """
     there = [name.lower() for name in table.schema.names]
     if "_offset" not in there or _is_sequenced(table, there) == (sequence_by is not None):
@@ -37,22 +45,41 @@ def check_order(table: DeltaTable, wanted: StructType, *, sequence_by: str | Non
     hint = "" if rows else f"The table has no rows. Drop it, and the next run makes it anew: DROP TABLE {table.sql}"
     if sequence_by is not None:
         kept = "_sequence" in there
-        kind = sql_type(wanted["_sequence"].dataType)
-        change = f"SET TBLPROPERTIES ('{_ORDER}' = 'sequence')" if kept else f"ADD COLUMNS (_sequence {kind})"
         why = f"the table has {_ORDER} = offset" if kept else "the table has no column _sequence"
         raise SchemaMismatch(
             f"The rows of {table.label!r} are ordered by Kafka's offset ({why}), and the pipeline orders changes with "
             f"sequence_by: {sequence_by}. The two orders can't be mixed.",
-            hint=hint
-            or "Replay the topic into a new table; or, where the rows themselves tell their sequence, say so: "
-            f"ALTER TABLE {table.sql} {change}; UPDATE {table.sql} SET _sequence = {sequence_by}. A row without a "
-            "_sequence is older than every change.",
+            hint=hint or _converting(table, wanted, sequence_by, kept=kept, unfolded=unfolded()),
         )
     raise SchemaMismatch(
         f"The rows of {table.label!r} are ordered by their column _sequence, and the pipeline has no "
         "sequence_by: it would order changes by Kafka's offset. The two orders can't be mixed.",
         hint=hint or "Give the sink the sequence_by that the table was written with, or write to another table.",
     )
+
+
+def _converting(table: DeltaTable, wanted: StructType, sequence_by: str, *, kept: bool, unfolded: int) -> str:
+    """What to do with rows that are ordered by offset. ``kept``: they have a ``_sequence`` from before."""
+    if "_deleted_by" in wanted.names:  # the order of a row's delete can't be told from the row
+        return "Replay the topic into a new table."
+    kind = sql_type(wanted["_sequence"].dataType)
+    change = f"SET TBLPROPERTIES ('{_ORDER}' = 'sequence')" if kept else f"ADD COLUMNS (_sequence {kind})"
+    first = ""
+    if unfolded:
+        first = (
+            f"first run `lakelock fold` with the pipeline file as it was, for the {unfolded} epochs that are in the "
+        )
+        first += "change log only, and then "
+    return (
+        f"Replay the topic into a new table; or, where the rows themselves tell their sequence, {first}say so: "
+        f"ALTER TABLE {table.sql} {change}; UPDATE {table.sql} SET _sequence = {sequence_by}. A row without a "
+        "_sequence is older than every change, and so are the deletes until now."
+    )
+
+
+def back_to_offsets(table: DeltaTable) -> str:
+    """The statement that gives a table with a column ``_sequence`` its order by offset back."""
+    return f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{_ORDER}' = 'offset')"
 
 
 def keep_order(table: DeltaTable, *, sequenced: bool) -> None:

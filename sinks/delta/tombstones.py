@@ -311,11 +311,16 @@ class Tombstones:
         return [*self._key, *COORDINATES[:3]]
 
     def add_sequence(self, sequence: StructField) -> None:
-        """Before the table's first epoch, if it is to be ordered by a sequence now: get the column, if there are
-        tombstones of an epoch that failed. They have no sequence, and are older than every change."""
+        """Get the column, if there are tombstones from before the table was ordered by a sequence: of an epoch that
+        failed, or of a table whose rows were given one. They have none, and are older than every change. So they no
+        longer tell what they have deleted, and the table says that its deletes are kept from now on."""
         table = self._at()
-        if self._exists(table):
-            table.add_columns([sequence])
+        if not self._exists(table) or "_sequence" in table.schema.names:
+            return
+        # Before the column: a run that is killed in between does both again.
+        remember_deletes(self._of, kept=False)
+        remember_deletes(self._of, kept=True)
+        table.add_columns([sequence])
 
     def expire(self, before: datetime) -> None:
         """Delete the tombstones written before a time. An older update that arrives afterwards brings its row back.

@@ -530,6 +530,25 @@ def test_the_two_orders_are_never_mixed(lake: Lake, topic: Topic) -> None:
         lake.pipeline("upsert", **options).run()
 
 
+@pytest.mark.breadth
+def test_a_table_that_remembers_deletes_can_get_a_sequence(lake: Lake, topic: Topic) -> None:
+    """The statements of the error are about its rows alone, and the deletes are beside it."""
+    dead = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    options: dict[str, Any] = {"schema": "k STRING, n INT", **dead}
+    topic.send_rows([("a", 1), ("b", 1)], partition=0)
+    topic.send(("b", None), partition=0)
+    lake.pipeline("upsert", **options).run()
+    ordered = lake.pipeline("upsert", **options, sink={"sequence_by": "coalesce(n, 9)"})
+    with pytest.raises(SchemaMismatch, match="ordered by Kafka's offset") as caught:
+        ordered.run()
+    for step in caught.value.hint.split("ALTER TABLE")[1].split(". A row")[0].split("; "):
+        lake.sql(step if step.startswith("UPDATE") else f"ALTER TABLE{step}", "upsert")
+    topic.send_rows([("a", 0), ("a", 3), ("c", 1)], partition=1)
+    topic.send(("c", None), partition=0)
+    ordered.run()
+    assert lake.rows("upsert") == [("a", 3)]
+
+
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 @pytest.mark.parametrize(
     ("before", "after", "said"),

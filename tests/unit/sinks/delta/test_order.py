@@ -1,0 +1,143 @@
+"""What becomes of a table, its tombstones and its change log when its rows are given a sequence. No JVM is needed."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from connector.config import DeltaUpsertSink, parse
+from connector.derive.upsert import _OwnColumns
+from connector.operations import dead_letters
+from connector.operations.dead_letters import _deletes_known_since
+from sinks.delta import order
+from sinks.delta.order import check_order
+from sinks.delta.tombstones import deletes_since
+from sinks.errors import SchemaMismatch
+
+SEQUENCE = StructField("_sequence", LongType())
+COORDINATES = ("_topic", "_partition", "_offset", "_timestamp")
+LONG_AGO = "2020-01-01T00:00:00+00:00"
+
+
+class Table:
+    """Of a table: its columns and properties, and those of its tombstones beside it."""
+
+    label, sql, evolves = "lake/t", "delta.`lake/t`", False
+
+    def __init__(self, *columns: str, tombstones: bool = False, soft: bool = False) -> None:
+        self.schema = StructType([StructField(name, StringType()) for name in (*columns, *COORDINATES)])
+        if soft:
+            self.schema.add("_deleted_by", StringType())
+        self.properties = {"lakelock.deletes_since": LONG_AGO}
+        self.did: list[str] = []
+        self.there, self.spark = tombstones, self
+
+    def detail(self) -> Any:
+        return SimpleNamespace(properties=self.properties, location="lake/t")
+
+    def exists(self) -> bool:
+        return self.there
+
+    def forget(self) -> None:
+        pass
+
+    def add_columns(self, columns: list[StructField]) -> None:
+        for column in columns:
+            self.did.append(column.name)
+            self.schema.add(column)
+
+    def sql_of(self, text: str) -> Any:
+        name, _, value = text.partition("(")[2].rstrip(")").replace("'", "").partition(" = ")
+        self.did.append(text.split()[3])
+        if value:
+            self.properties[name] = value
+        else:
+            self.properties.pop(name, None)
+        return SimpleNamespace(collect=list)
+
+
+def sink(**options: Any) -> Any:
+    return parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+            "value": {"format": "json", "schema": "k STRING, n BIGINT"},
+            "sinks": [{"type": "delta_upsert", "path": "lake/t", "key": "k", "sequence_by": "n", **options}],
+        }
+    )
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> Table:
+    """The tombstones of an upsert by offset."""
+    table = Table("k", tombstones=True)
+    monkeypatch.setattr("sinks.delta.tombstones.Tombstones._at", lambda _: table)
+    return table
+
+
+def added(table: Table, **options: Any) -> None:
+    (written,) = sink(**options).sinks
+    assert isinstance(written, DeltaUpsertSink)
+    of: Any = table
+    columns = StructType([*table.schema.fields, *([] if "_sequence" in table.schema.names else [SEQUENCE])])
+    table.spark = SimpleNamespace(sql=table.sql_of)  # type: ignore[assignment]
+    _OwnColumns(of, None, columns, written, None, None).add([])  # type: ignore[arg-type]
+
+
+def test_deletes_get_the_column_that_the_rows_have_got_by_hand(beside: Table) -> None:
+    """They are older than every change, so no letter from before can be told to be older than a delete."""
+    table = Table("k", "n", "_sequence")
+    added(table)
+    assert beside.did == ["_sequence"]
+    assert table.did == ["UNSET", "SET"]
+    since = deletes_since(table)  # type: ignore[arg-type]
+    assert since is not None
+    assert datetime.now(timezone.utc) - since < timedelta(minutes=1)
+    added(table)
+    assert (beside.did, table.did) == (["_sequence"], ["UNSET", "SET"]), "once"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_table_without_such_deletes_stays_as_it_is(exists: bool, beside: Table) -> None:
+    beside.there = exists
+    if exists:
+        beside.schema.add(SEQUENCE)
+    table = Table("k", "n", "_sequence")
+    added(table)
+    assert not table.did
+
+
+def test_a_letter_may_be_older_than_the_deletes_that_a_table_by_sequence_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime.now(timezone.utc)
+    monkeypatch.setattr(dead_letters, "deletes_since", lambda _: now)
+    assert _deletes_known_since(sink(), Any) == now  # type: ignore[arg-type]
+    assert _deletes_known_since(sink(deletes="soft"), Any) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("soft", "unfolded", "says"),
+    [
+        (
+            False,
+            0,
+            "where the rows themselves tell their sequence, say so: ALTER TABLE delta.`lake/t` ADD COLUMNS .* the deletes",
+        ),
+        (False, 3, "first run `lakelock fold` with the pipeline file as it was .3 epochs"),
+        (True, 0, "^Replay the topic into a new table.$"),
+    ],
+)
+def test_only_what_works_is_said_to_convert_a_table(
+    soft: bool, unfolded: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order, "has_changes", lambda *_: True)
+    table: Any = Table("k", "n", soft=soft)
+    wanted = StructType([*table.schema.fields, SEQUENCE])
+    with pytest.raises(SchemaMismatch, match="ordered by Kafka's offset") as raised:
+        check_order(table, wanted, sequence_by="n", begun=lambda: True, unfolded=lambda: unfolded)
+    assert re.search(says, raised.value.hint)
+    assert ("UPDATE" in raised.value.hint) is not soft
