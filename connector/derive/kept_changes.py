@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from connector.config.unavailable import UNAVAILABLE
 from connector.derive.net_change import net_of
 from sinks.delta.meaning import Meaning, Merging
+from sinks.delta.order import back_to_offsets
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert_rule import UpsertRule
 from sinks.errors import SchemaMismatch
@@ -72,6 +73,15 @@ def kept(
             f"{error}.",
             hint="Run `lakelock fold` with that release.",
         ) from None
+    if rule.sequenced != rule_of(now.options)[0].sequenced:
+        ordered = "with a sequence_by" if rule.sequenced else "by Kafka's offset"
+        back = "" if rule.sequenced else f"Give the table that order back: {back_to_offsets(table)}. Then "
+        raise SchemaMismatch(
+            f"The changes in the change log of {table.label!r} are ordered {ordered}, and the pipeline orders changes "
+            "otherwise: what one rule has merged, the other can't compare.",
+            hint=f"{back or 'Before the order is changed, '}run `lakelock fold` with the pipeline file as it was. If "
+            "everything is folded, just run the pipeline: it starts the log again.",
+        )
     return Meaning(lambda: columns, options, net_of(columns.names, rule, ties=ties), merging(rule), rule.key)
 
 

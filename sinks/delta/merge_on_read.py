@@ -247,13 +247,15 @@ class MergeOnRead:
         last = Epoch.of_no_records(position, pipeline=self._pipeline, owner=owner)
         if not standing.goes_on:
             # The table was restored. If its next number were one that the log has taken, the log would seem to count.
-            nothing = self._spark.createDataFrame([], self._now.columns())
-            self._now.table.write(replace(last, expected=table), self._now.reduce.of(nothing))
+            self._now.table.write(replace(last, expected=table), self._nothing())
             self._log.forget(last.number)
             return
         no_changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
         log = self._log.append(last, no_changes).position
-        self._fold(table, log, owner, log.epoch + 1)
+        if standing.unfolded:
+            self._fold(table, log, owner, log.epoch + 1)
+        else:  # whatever its changes meant: none is left to be merged
+            self._now.table.write(self._folding(table, log, owner, log.epoch + 1), self._nothing())
         # The view would take changes that stay in the log for newer than what the table gets from now on.
         self._log.forget(log.epoch)
 
@@ -327,12 +329,18 @@ class MergeOnRead:
     def _fold(self, table: Position, log: Position, owner: str, number: int) -> Committed:
         then = self._then()
         changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(table.epoch, log.epoch)}")
-        epoch = replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
+        epoch = self._folding(table, log, owner, number)
         committed = then.table.write(epoch, then.reduce.of(changes), within=range_of(changes, then.key))
         self._folded = committed.position
         self.publish_view()
         self._forget()
         return committed
+
+    def _folding(self, table: Position, log: Position, owner: str, number: int) -> Epoch:
+        return replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
+
+    def _nothing(self) -> DataFrame:
+        return self._now.reduce.of(self._spark.createDataFrame([], self._now.columns()))
 
     def _forget(self) -> None:
         """Delete the changes that were folded longer ago than a reader takes."""

@@ -44,7 +44,7 @@ def meaning(*names: str, options: str = "", **rule: Any) -> Meaning:
 
 
 def of_log(now: Meaning, options: str, *names: str, table: tuple[str, ...] = ("k", "doc", "note")) -> Meaning:
-    there: Any = SimpleNamespace(label="lake/t", schema=columns(*table, *COORDINATES))
+    there: Any = SimpleNamespace(label="lake/t", sql="delta.`lake/t`", schema=columns(*table, *COORDINATES))
     merging: Any = lambda rule: rule  # noqa: E731
     return kept(there, now, merging, columns(*names, *OWN), options)
 
@@ -80,6 +80,18 @@ def test_a_log_of_an_older_release_is_folded_as_the_file_says_if_it_has_its_colu
     assert of_log(now, "", "doc", "K") is now
     with pytest.raises(SchemaMismatch, match="An older release has started the change log of 'lake/t'"):
         of_log(now, "", "k", "doc", "note")
+
+
+@pytest.mark.parametrize("was", [False, True])
+def test_changes_of_another_order_are_not_folded(was: bool) -> None:
+    """By the log's rule a row would keep the sequence that it had, with the values of a newer change."""
+    now = meaning("k", "doc", "_sequence", sequenced=not was)
+    names = ("k", "doc", "_sequence") if was else ("k", "doc")
+    options = options_of(UpsertRule(("k",), sequenced=was), ties=False)
+    with pytest.raises(SchemaMismatch, match="are ordered") as raised:
+        of_log(now, options, *names, table=("k", "doc", "_sequence"))
+    assert "run `lakelock fold` with the pipeline file as it was" in raised.value.hint
+    assert ("ALTER TABLE delta.`lake/t`" in raised.value.hint) is not was
 
 
 @pytest.mark.parametrize("options", ['{"key": ["k"], "brand_new": 1}', "no JSON"])
