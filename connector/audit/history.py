@@ -47,7 +47,7 @@ def versions(
         rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread,
         shown=records.shown,
     )  # fmt: skip
-    expected = _expected(changes(records, sink, cut), columns, sink, partial=records.partial)
+    expected = _expected(changes(records, sink, cut), columns, sink, partial=records.partial, several=records.several)
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))
     doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
@@ -73,13 +73,15 @@ def versions(
     return one_each(joined, sink.key, within=[f"place_{name}" for name in _PLACE])
 
 
-def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, partial: bool) -> DataFrame:
+def _expected(
+    events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, partial: bool, several: bool
+) -> DataFrame:
     """One row per version: e_k*, the coordinates of its start, e_start, e_end, e_values, and e_later: whether its key
     has records after the claim.
 
     Of the events of one sequence only the last counts, as a version is at least one sequence long. Versions are
     numbered by counting their starts. A delete belongs to the version that it ends. ``partial``: events may lack
-    values.
+    values; ``several``: a record may make several events, of which the one whose JSON sorts last counts.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -88,9 +90,10 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *,
     of_key = Window.partitionBy(*keys)
     in_order = of_key.orderBy("e_order")
     events = events.withColumn("e_later_too", F.max("e_later").over(of_key))
-    last_of_equals = F.max("e_order").over(Window.partitionBy(*keys, "e_sequence"))
+    rank = F.expr("struct(e_order, e_json, e_change = 'delete')" if several else "e_order")
+    last_of_equals = F.max(rank).over(Window.partitionBy(*keys, "e_sequence"))
     single = events.where("NOT e_later").withColumn("last_of_equals", last_of_equals)
-    single = single.where("e_order = last_of_equals")
+    single = single.where(F.col("last_of_equals") == rank)
     if partial:
         single = _with_absent_values(single, columns, keys)
     single = single.withColumn("watched", _watched(columns, sink))

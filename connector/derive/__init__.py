@@ -48,7 +48,7 @@ def _derived(
     if isinstance(sink, DeltaUpsertSink):
         return upsert(config, sink, table, commits, records)
     if isinstance(sink, DeltaHistorySink):
-        return history(sink, table, commits, records)
+        return history(config, sink, table, commits, records)
     if isinstance(sink, DeltaAggregateSink):
         return aggregates(config, sink, table, commits, records)
     return append(table, commits, records)

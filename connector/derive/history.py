@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaHistorySink
+from connector.config import DeltaHistorySink, PipelineConfig
 from connector.config.unavailable import UNAVAILABLE
 from connector.derive.changes import changes, check_expressions, is_sent, problem_with, table_columns, updates
 from connector.derive.derivation import TableDerivation
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits, records: DataFrame) -> TableDerivation:
+def history(
+    config: PipelineConfig, sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits, records: DataFrame
+) -> TableDerivation:
     """Raises ConfigurationError."""
 
     def events(records: DataFrame, _: Epoch) -> DataFrame:
@@ -29,14 +31,15 @@ def history(sink: DeltaHistorySink, table: DeltaTable, commits: PipelineCommits,
 
     schema = _checked(records, sink)
     columns = _version_columns(records, sink)
-    kept = DeltaHistory(table, commits, columns=columns, tombstone_retention=sink.tombstone_retention)
+    retention, ties = sink.tombstone_retention, config.transform is not None or config.of_rows
+    kept = DeltaHistory(table, commits, columns=columns, tombstone_retention=retention, ties=ties)
     return TableDerivation(
         columns=columns.table(schema),
         reduce=events,
         problem=problem_with(records, sink),
         sink=kept,
         tombstones=kept.tombstones,
-        plain=PlainHistory(table, columns=columns, tombstone_retention=sink.tombstone_retention),
+        plain=PlainHistory(table, columns=columns, tombstone_retention=retention, ties=ties),
         of_records=Records(
             [*table_columns(records.columns, sink), *COORDINATES],
             updates(sink, records.columns),

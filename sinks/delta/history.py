@@ -18,11 +18,12 @@ An event may lack values (``_unavailable``). It has those of the newest earlier 
 from before a delete: ``sinks.delta.unsent_values``.
 
 A transform may make several rows for one key from one record. Each row is an event. Of those with the same sequence (by
-offset: of all of them) one counts, and it is undefined which.
+offset: of all of them) the one whose JSON sorts last counts, and of a delete and an update with one JSON the delete.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ from sinks.delta.upsert_rule import SOURCE
 from sinks.delta.version_columns import END, START, STATE, UNSENT, VersionColumns, struct_of
 from sinks.offsets import Offsets
 from sinks.spark.cached import kept
-from sinks.spark.sql import identifier, struct_sql
+from sinks.spark.sql import MICROSECONDS, identifier, struct_sql, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,10 +70,12 @@ class DeltaHistory:
         *,
         columns: VersionColumns,
         tombstone_retention: timedelta = timedelta(days=7),
+        ties: bool = False,
     ) -> None:
+        """``ties``: a record may give several rows of a key."""
         self._table = table
         self._commits = commits
-        self._versions = _Versions(table, columns, tombstone_retention)
+        self._versions = _Versions(table, columns, tombstone_retention, ties=ties)
 
     @property
     def tombstones(self) -> Tombstones:
@@ -121,10 +124,16 @@ class PlainHistory:
     """
 
     def __init__(
-        self, table: DeltaTable, *, columns: VersionColumns, tombstone_retention: timedelta = timedelta(days=7)
+        self,
+        table: DeltaTable,
+        *,
+        columns: VersionColumns,
+        tombstone_retention: timedelta = timedelta(days=7),
+        ties: bool = False,
     ) -> None:
+        """``ties``: as in ``DeltaHistory``."""
         self._table = table
-        self._versions = _Versions(table, columns, tombstone_retention)
+        self._versions = _Versions(table, columns, tombstone_retention, ties=ties)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Merge the versions that change. Other writers' conflicts are retried. Raises KeyMoved."""
@@ -144,8 +153,11 @@ class PlainHistory:
 class _Versions:
     """The versions of the keys that an epoch touches, before and after it."""
 
-    def __init__(self, table: DeltaTable, columns: VersionColumns, tombstone_retention: timedelta) -> None:
+    def __init__(
+        self, table: DeltaTable, columns: VersionColumns, tombstone_retention: timedelta, *, ties: bool
+    ) -> None:
         self.columns = columns
+        self._ties = ties
         self._table = table
         self.tombstones = Tombstones(table, columns.key)
         self._retention = tombstone_retention
@@ -182,6 +194,7 @@ class _Versions:
             "_delete AS deletes",
             f"{struct_of(self.columns.tracked)} AS tracked",
             "true AS incoming",
+            *([f"{_tie(events.columns)} AS tie"] if self._ties else []),
         )
         touched = new.groupBy("key").agg(
             F.min("event.at").alias("first"), F.expr("min(struct(event.topic, event.partition))").alias("place")
@@ -300,13 +313,15 @@ def _versions(points: DataFrame, partial: VersionColumns | None) -> DataFrame:
     from pyspark.sql import functions as F
 
     in_order = Window.partitionBy("key").orderBy("at")
+    # Behind `stored`: of a record that is read again, the row that counted the first time goes on counting.
+    tie = ", tie" if "tie" in points.columns else ""
     single = (
         points.withColumn("at", F.col("event.at"))
         .groupBy("key", "at")
         .agg(
             F.expr(
                 "max_by(struct(event, deletes, tracked), "
-                "struct(event.topic, event.partition, event.offset, coalesce(stored, false)))"
+                f"struct(event.topic, event.partition, event.offset, coalesce(stored, false){tie}))"
             ).alias("point"),
             F.first("before", ignorenulls=True).alias("before"),
             F.expr("coalesce(bool_or(incoming), false)").alias("incoming"),
@@ -341,6 +356,13 @@ def _versions(points: DataFrame, partial: VersionColumns | None) -> DataFrame:
         .withColumn("next", F.lead("start").over(Window.partitionBy("key").orderBy("number")))
         .withColumn("end", F.expr("coalesce(ended_by.at, next)"))
     )
+
+
+def _tie(columns: Sequence[str]) -> str:
+    """SQL of the order of the rows that one record gives. ``columns``: of the events."""
+    others = (*COORDINATES, "_sequence", "_delete", "_truncate", UNSENT)
+    own = ", ".join(identifier(name) for name in columns if name not in others)
+    return f"struct({to_json(f'struct({own})', MICROSECONDS)}, _delete)"
 
 
 def merge_sql(target: str, columns: VersionColumns, events: StructType, within: str = "") -> str:

@@ -460,3 +460,21 @@ def test_what_is_written_but_not_committed_yet_is_ahead_in_every_kind_of_table(l
         "history": {"expected": 2, "found": 1, "lost": 1, "ahead": 3},
         "aggregate": {"expected": 2, "found": 1, "lost": 1, "ahead": 2},
     }
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("sequence", [{}, {"sequence_by": "s"}])
+def test_of_the_rows_of_one_record_the_same_one_makes_the_version(
+    sequence: dict[str, Any], lake: Lake, topic: Topic
+) -> None:
+    topic.send(*(("a", {"k": "a", "s": number}) for number in (1, 2, 3)), partition=0)
+    select = "SELECT k, s, explode(array(7, 9, 11) || array(s)) AS n FROM records"
+    options = {
+        "schema": "k STRING, s INT",
+        "transform": select,
+        "sink": {"key": "k", "column_list": ["k", "n"], **sequence},
+    }
+    lake.pipeline("history", **options).run()
+    # As texts: 9 is the last.
+    assert lake.sql("SELECT n, __END_AT FROM {t}", "history") == [(9, None)]
+    assert verify(lake, "history", **options).ok
