@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink, PipelineConfig
 from connector.config.unavailable import UNAVAILABLE
 from connector.derive.changes import changes, check_expressions, is_sent, problem_with, table_columns, updates
 from connector.derive.derivation import TableDerivation
+from connector.derive.second import refuse_second
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import DeltaHistory, PlainHistory
@@ -29,6 +31,10 @@ def history(
     def events(records: DataFrame, _: Epoch) -> DataFrame:
         return changes(records, sink)
 
+    def check() -> Sequence[str]:
+        refuse_second(config, sink, commits)
+        return ()
+
     schema = _checked(records, sink)
     columns = _version_columns(records, sink)
     retention, ties = sink.tombstone_retention, config.transform is not None or config.of_rows
@@ -46,6 +52,7 @@ def history(
             patched=[(name, is_sent(name)) for name in columns.values if UNAVAILABLE in records.columns],
         ),
         required=columns.table(schema).names,
+        check=check,
     )
 
 
