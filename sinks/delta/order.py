@@ -64,12 +64,10 @@ def _converting(table: DeltaTable, wanted: StructType, sequence_by: str, *, kept
         return "Replay the topic into a new table."
     kind = sql_type(wanted["_sequence"].dataType)
     change = f"SET TBLPROPERTIES ('{_ORDER}' = 'sequence')" if kept else f"ADD COLUMNS (_sequence {kind})"
-    first = ""
-    if unfolded:
-        first = (
-            f"first run `lakelock fold` with the pipeline file as it was, for the {unfolded} epochs that are in the "
-        )
-        first += "change log only, and then "
+    fold = (
+        "first run `lakelock fold` with the pipeline file as it was ({} epochs are in the change log only), and then "
+    )
+    first = fold.format(unfolded) if unfolded else ""
     return (
         f"Replay the topic into a new table; or, where the rows themselves tell their sequence, {first}say so: "
         f"ALTER TABLE {table.sql} {change}; UPDATE {table.sql} SET _sequence = {sequence_by}. A row without a "

@@ -122,11 +122,7 @@ def test_a_letter_may_be_older_than_the_deletes_that_a_table_by_sequence_knows(m
 @pytest.mark.parametrize(
     ("soft", "unfolded", "says"),
     [
-        (
-            False,
-            0,
-            "tell their sequence, say so: ALTER TABLE delta.`lake/t` ADD COLUMNS .* the deletes",
-        ),
+        (False, 0, "tell their sequence, say so: ALTER TABLE delta.`lake/t` ADD COLUMNS .* the deletes"),
         (False, 3, "first run `lakelock fold` with the pipeline file as it was .3 epochs"),
         (True, 0, "^Replay the topic into a new table.$"),
     ],
