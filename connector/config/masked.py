@@ -34,12 +34,13 @@ def _masked(value: object, path: tuple[str, ...] = ()) -> Any:
         return {hidden_login(str(key)): _masked(item, (*path, str(key))) for key, item in value.items()}
     if isinstance(value, list):
         return [_masked(item, path) for item in value]
-    if path and _names_secret(path):
+    if path and names_secret(path):
         return value if isinstance(value, str) and _REFERENCES.fullmatch(value) else HIDDEN
     return hidden_login(value) if isinstance(value, str) else value
 
 
-def _names_secret(path: tuple[str, ...]) -> bool:
+def names_secret(path: tuple[str, ...]) -> bool:
+    """Whether the option at this path may hold a secret, by its name."""
     return (
         path == WEBHOOK
         or path[-2:] == (STEPS, SALT)

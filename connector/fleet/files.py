@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import DeltaPlace, PipelineConfig, Several, SinkBySink, Template, load_any, peek
 from connector.config.apart import nested, tables_of
+from connector.config.masked import hidden_login, names_secret
 from connector.source.topics import KafkaSource
 from connector.spark.session import SAFE, session
 from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, TopicMissing
@@ -193,10 +194,7 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
     ]
     clashing += [(claimed, f"{how} {what}") for (how, what), claimed in claims.items() if len(claimed) > 1]
     clashing += [
-        (
-            [file for wanting in values.values() for file in wanting],
-            f"give spark.{setting!r} different values: {' and '.join(values)}",
-        )
+        ([file for wanting in values.values() for file in wanting], _different(setting, values))
         for setting, values in settings.items()
         if len(values) > 1
     ]
@@ -218,6 +216,16 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         else file
         for file in files
     ]
+
+
+def _different(setting: str, values: Mapping[str, Sequence[PipelineFile]]) -> str:
+    """That files give a setting different values, which are named if none can be a secret. ``values``: in clear."""
+    configs = [config for wanting in values.values() for file in wanting if (config := _for_session(file)) is not None]
+    said = f"give spark.{setting!r} different values"
+    # What comes from the environment or from a file is wrapped, whatever the setting is called.
+    if names_secret(("spark", setting)) or any(not isinstance(c.spark.get(setting, ""), str) for c in configs):
+        return said
+    return f"{said}: {' and '.join(map(hidden_login, values))}"
 
 
 def _for_session(file: PipelineFile) -> PipelineConfig | None:

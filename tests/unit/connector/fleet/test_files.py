@@ -104,6 +104,28 @@ def test_files_that_get_in_each_others_way_are_refused_and_no_others(
 
 
 @pytest.mark.parametrize(
+    ("setting", "of_a", "of_b"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key", "${env:A}", "${env:B}"),
+        ("spark.hadoop.fs.s3a.endpoint", "${env:A}", "${env:B}"),
+        ("spark.hadoop.fs.s3a.endpoint", "${env:A}", "plain"),
+        ("spark.hadoop.fs.s3a.access.key", "hunter2", "hunter3"),
+        ("spark.a.url", "jdbc:x?user=u&password=hunter2", "jdbc:x?user=u&password=hunter3"),
+    ],
+)
+def test_a_clash_of_settings_shows_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, of_a: str, of_b: str
+) -> None:
+    monkeypatch.setenv("A", "hunter2")
+    monkeypatch.setenv("B", "hunter3")
+    written(tmp_path, "a", spark={setting: of_a})
+    written(tmp_path, "b", spark={setting: of_b})
+    for file in without_clashes(read(pipeline_files([tmp_path]))):
+        assert f"spark.{setting!r} different values" in str(file.fault)
+        assert "hunter" not in f"{file.fault}{file.error!r}{file.error}"
+
+
+@pytest.mark.parametrize(
     ("setting", "value", "clashes"),
     [
         ("spark.sql.session.timeZone", "Europe/Berlin", True),
