@@ -31,7 +31,7 @@ log = logging.getLogger("lakelock.spark")
 
 _SECRETS = (
     "(?i:secret|passw(or)?d|passphrase|token|access[.]?key|account[.]key|private[._-]?key|encryption[.]key"
-    "|keystore[.]key|credential|jaas)"
+    "|keystore[.]key|credential|jaas|azure[.]sas|client-provided)"
 )
 """Hides more names than a pipeline file may not contain (sinks.kafka.SECRET): hiding too many does no harm."""
 _IN_PLANS = rf'key: "[^"]*{_SECRETS}[^"]*"\s+value: "(?:[^"\\]|\\.)*+"'

@@ -24,10 +24,14 @@ from sinks.kafka.oauth import token_provider
 ANSWER_WITHIN_MS = 10_000
 
 SECRET = re.compile(
-    r"(?i)(password|passwd|passphrase|secret|secret[._-]?key|token|jaas[.]config|private[._-]?key|keystore[.]key"
-    r"|encryption[.]key|account[.]key([.].*)?)$"
+    r"(?is)^(?!.*kubernetes[.]\w+[.]secret(s|keyref)[.]).*"
+    r"(password|passwd|passphrase|secret|secret[._-]?(access[._-]?)?key|token|jaas[.]config|private[._-]?key|keystore[.]key"
+    r"|encryption[.]key([.]list)?|client-provided(-encryption)?-key([.].*)?|credentials?|ftp[.]password[.].*"
+    r"|account[.]key([.].*)?|azure[.]sas[.](?!token[.](provider|renew)|expiry).*"
+    r"|azure[.]account[.]oauth2[.](client[.]secret|refresh[.]token|user[.]password)[.](?!endpoint).*)$"
 )
-"""Options, also Spark's, whose values are secrets. It doesn't match names of places, as in token.endpoint.url."""
+"""Options, also Spark's, whose values are secrets. Azure's end with the account, and Hadoop's of FTP with the host. It
+doesn't match names of places, as in token.endpoint.url, or what names a secret of Kubernetes."""
 
 _JAVA = """
     acks allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset batch.size

@@ -166,6 +166,25 @@ def test_the_secrets_of_a_class_of_your_own_are_not_shown_either(monkeypatch: py
         ("kafka", "sasl.oauthbearer.client.credentials.client.secret"),
         ("spark", "spark.hadoop.fs.s3a.secret.key"),
         ("spark", "spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net"),
+        ("spark", "spark.hadoop.fs.azure.account.oauth2.client.secret.lake.dfs.core.windows.net"),
+        ("spark", "spark.hadoop.fs.azure.account.oauth2.refresh.token.lake.dfs.core.windows.net"),
+        ("spark", "spark.hadoop.fs.azure.account.oauth2.user.password.lake.dfs.core.windows.net"),
+        ("spark", "spark.hadoop.fs.azure.sas.fixed.token.lake.dfs.core.windows.net"),
+        ("spark", "spark.hadoop.fs.azure.sas.flights.lake.blob.core.windows.net"),
+        ("spark", "spark.hadoop.fs.azure.encryption.encoded.client-provided-key.lake.dfs.core.windows.net"),
+        ("spark", "spark.hadoop.fs.azure.client-provided-encryption-key"),
+        ("spark", "spark.hadoop.fs.adl.oauth2.credential"),
+        ("spark", "spark.hadoop.fs.gs.auth.service.account.private.key"),
+        ("spark", "spark.hadoop.fs.s3a.bucket.lake.secret.key"),
+        ("spark", "spark.hadoop.fs.s3a.encryption.key"),
+        ("spark", "spark.hadoop.fs.s3n.awsSecretAccessKey"),
+        ("spark", "spark.executorEnv.AWS_SECRET_ACCESS_KEY"),
+        ("spark", "spark.hadoop.fs.ftp.password.example.com"),
+        ("spark", "spark.hadoop.parquet.encryption.key.list"),
+        ("spark", "spark.hadoop.javax.jdo.option.ConnectionPassword"),
+        ("spark", "spark.sql.catalog.rest.credential"),
+        ("spark", "spark.databricks.service.token"),
+        ("spark", "spark.ssl.keyPassword"),
         ("spark", "spark.ssl.keyStorePassword"),
     ],
 )
@@ -180,7 +199,21 @@ def test_a_literal_secret_is_refused_with_the_reason(place: str, option: str) ->
 
 
 def test_options_about_secrets_are_none() -> None:
-    spark = {"spark.hadoop.fs.s3a.aws.credentials.provider": "x.Y", "spark.redaction.regex": "(?i)token"}
+    azure, lake = "spark.hadoop.fs.azure", "lake.dfs.core.windows.net"
+    spark = {
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "x.Y",
+        "spark.redaction.regex": "(?i)token",
+        f"{azure}.account.auth.type.{lake}": "OAuth",
+        f"{azure}.account.keyprovider.{lake}": "x.Y",
+        f"{azure}.account.oauth2.client.id.{lake}": "an-id",
+        f"{azure}.account.oauth2.client.endpoint.{lake}": "https://login.microsoftonline.com/x/oauth2/token",
+        f"{azure}.account.oauth2.refresh.token.endpoint.{lake}": "https://login.microsoftonline.com/x/oauth2/token",
+        f"{azure}.sas.token.provider.type.{lake}": "x.Y",
+        f"{azure}.sas.token.renew.period.for.streams": "120",
+        "spark.hadoop.fs.gs.auth.service.account.private.key.id": "an-id",
+        "spark.kubernetes.executor.secretKeyRef.AWS_SECRET_ACCESS_KEY": "aws:secret",
+        "spark.kubernetes.driver.secrets.spark-secret": "/etc/secrets",
+    }
     assert parse(options(spark=spark)).spark_options == spark
 
 

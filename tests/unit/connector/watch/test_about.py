@@ -29,7 +29,11 @@ value:
   schema: "k STRING, token STRING"
   registry: {{url: "https://lake:{SECRET}@registry/", username: u, password: {SECRET}, token: [{SECRET}]}}
 transform: SELECT * FROM records WHERE k <> 'a@b'
-spark: {{spark.hadoop.fs.s3a.secret.key: {SECRET}, spark.a: "jdbc:x?user=u&password={SECRET}&ssl=true"}}
+spark:
+  spark.hadoop.fs.s3a.secret.key: {SECRET}
+  spark.hadoop.fs.azure.account.oauth2.client.secret.lake.dfs.core.windows.net: {SECRET}
+  spark.hadoop.fs.azure.sas.flights.lake.blob.core.windows.net: {SECRET}
+  spark.a: "jdbc:x?user=u&password={SECRET}&ssl=true"
 notify: {{url: "https://hooks.example.com/{SECRET}", on: [failed]}}
 metrics: {{push: {{url: "http://g", username: u, password: "a${{env:X}}{SECRET}"}}}}
 sinks:
