@@ -25,6 +25,7 @@ from connector.cli.console import (
     Set,
     out,
     reported,
+    say_line,
     stop_on_signal,
     watched,
 )
@@ -240,29 +241,44 @@ def replay(
     With the logic that the file has now.
 
     The new tables have the pipeline's name and position: to swap tables, put the new paths into the file, and run.
-    After a crash start the same command again: it goes on where it stopped. Of several tables, each gets a folder in
-    --into, and so does a new coordinator log.
+    After a crash, or a signal, start the same command again: it goes on where it stopped. A replay that a signal ends
+    before its end has exit code 1. Of several tables, each gets a folder in --into, and so does a new coordinator log.
     """
     with reported(debug), stop_on_signal() as stop:
         begin, end = time_of(since, "--from"), time_of(until, "--until")
+        unfinished: list[str] = []
 
         def replayed(pipeline: Pipeline, path: str) -> None:
-            with watched(pipeline.config.name, log_format, log_level) as observer:
+            name = pipeline.config.name
+            if stop.is_set():
+                unfinished.append(name)
+                say_line(f"{name}: stopped before it began; the same command goes on.")
+                return
+            with watched(name, log_format, log_level) as observer:
                 done = pipeline.replay(path, since=begin, until=end, stop=stop, observers=[observer])
-            epochs, rows = plural(done.epochs, "epoch"), plural(done.rows, "row")
-            places = [f"`{option}: {place}`" for option, place in new_places(pipeline.config, path).items()]
-            tables = " and ".join(f"`{option}`" for option in old_tables(pipeline.config))
-            instead = f", take {tables} out of it," if tables else ""
-            out.print(
-                f"{pipeline.config.name}: {epochs}, {rows} written to {escape(path)}. "
-                f"To swap, write {escape(' and '.join(places))} into {escape(str(file))}{escape(instead)} and run it.",
-                soft_wrap=True,
-            )
+            written = f"{plural(done.epochs, 'epoch')}, {plural(done.rows, 'row')} written to {path}."
+            if stop.is_set() and done.behind != 0:
+                unfinished.append(name)
+                behind = f", {plural(done.behind, 'offset')} behind" if done.behind is not None else ""
+                say_line(f"{name}: stopped{behind}; the same command goes on. {written}")
+            else:
+                say_line(f"{name}: {written} {_swap(pipeline.config, path, file)}")
 
         if has_several(file):
             replay_all(read([file], set_), into, replayed, debug=debug)
         else:
             replayed(Pipeline.from_file(file, set_, debug=debug), into)
+        if unfinished:
+            # Not 0, as a stopped run has: a script must not put half of a table in the old one's place.
+            raise typer.Exit(1)
+
+
+def _swap(config: PipelineConfig, path: str, file: Path) -> str:
+    """What to write into the file so that its next run goes on with the new tables."""
+    places = [f"`{option}: {place}`" for option, place in new_places(config, path).items()]
+    tables = " and ".join(f"`{option}`" for option in old_tables(config))
+    instead = f", take {tables} out of it," if tables else ""
+    return f"To swap, write {' and '.join(places)} into {file}{instead} and run it."
 
 
 def time_of(text: str | None, option: str) -> datetime | None:
