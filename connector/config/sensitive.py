@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 from connector.config.places import DeltaSink
 from connector.config.route import each_once
 from connector.config.sinks import DeltaAggregateSink, KeyedSink, S3ObjectsSink, SinkOptions
-from connector.config.transform_sql import columns_in
+from connector.config.transform_sql import column_words, columns_in
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
 
 HIDDEN = "(sensitive)"
 """What stands for a value that isn't shown."""
+_STATE = "_state"
+"""The column with the events of a history, or with what an aggregate has added up."""
+_OF_SEQUENCE = ("_sequence", "_columns", "__start_at", "__end_at")
+"""Columns that hold values of ``sequence_by``."""
 
 
 def is_sensitive(config: PipelineConfig, column: str) -> bool:
@@ -31,6 +35,18 @@ def is_sensitive(config: PipelineConfig, column: str) -> bool:
         # A column of this name may have been there beside the one with its fields.
         names |= {part for part in _lower(step.flatten) if any(name.startswith(f"{part}_") for name in names)}
     return bool(names & hidden)
+
+
+def is_sensitive_in_table(config: PipelineConfig, sink: object, column: str) -> bool:
+    """Whether a column of a sink's table has values of a sensitive column, also as parts of its own."""
+    name, made = column.lower(), ""
+    if name == _STATE:
+        return bool(config.sensitive)
+    if isinstance(sink, DeltaAggregateSink):
+        made = next((text for each, text in sink.aggregates.items() if each.lower() == name), "")
+    elif isinstance(sink, KeyedSink) and name in _OF_SEQUENCE:
+        made = sink.sequence_by or ""
+    return any(is_sensitive(config, word) for word in {column, *column_words(made)})
 
 
 def _lower(names: Iterable[str] | None) -> set[str]:

@@ -11,6 +11,7 @@ from audits import verify
 from conftest import Lake, Topic
 from protobuf_bytes import SHOP, compiled, field
 
+from connector.operations.newest_rows import newest_rows
 from sinks.errors import BadRecord, ConfigurationError
 
 pytestmark = pytest.mark.compiled
@@ -41,7 +42,10 @@ def test_sensitive_values_stand_in_no_error_log_reason_or_preview_and_letters_ca
     assert str(verify(lake, "upsert", **OPTIONS, **allowed)).startswith("exact:")
     reasons = lake.sql("SELECT reason, detail FROM {t}", "letters")
     assert [reason for reason, _ in reasons] == ["value"]
-    said = (caught.value, caught.value.hint, refused.value, previewed, reasons, pipeline.dead_letters())
+    assert lake.spark is not None
+    page = newest_rows(pipeline.config, lake.spark, pipeline.history())
+    assert [row.rows[0].count("(sensitive)") for row in page] == [1, 1], "the column, and the letter's record"
+    said = (caught.value, caught.value.hint, refused.value, previewed, reasons, pipeline.dead_letters(), page)
     shown = capfd.readouterr()
     for text in (*map(str, said), caplog.text, shown.out, shown.err):
         assert SECRET not in text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connector.config import PipelineConfig, parse
-from connector.config.sensitive import is_sensitive
+from connector.config.sensitive import is_sensitive, is_sensitive_in_table
 from sinks.errors import ConfigurationError
 
 UPSERT = {"type": "delta_upsert", "path": "lake/t", "key": "id"}
@@ -95,3 +95,33 @@ def test_names_have_no_case_and_a_column_may_be_called_as_a_field_that_is_flatte
     made = config(steps=[{"flatten": "person"}], sensitive=["EMAIL", "person_age"])
     columns = ("Email", "person_age", "Person_Age", "person_name")
     assert [column for column in columns if is_sensitive(made, column)] == ["Email", "person_age", "Person_Age"]
+
+
+HISTORY = {"type": "delta_history", "path": "lake/t", "key": "id"}
+SUMS = {
+    "type": "delta_aggregate", "path": "a", "group_by": "id",
+    "aggregates": {"n": "count(*)", "newest": "max(`Email`)", "oldest": "min(person.age)"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sink", "hidden"),
+    [
+        (UPSERT, ["EMAIL", "person"]),
+        ({**UPSERT, "sequence_by": "person.changed_at"}, ["EMAIL", "person", "_sequence", "_columns"]),
+        ({**UPSERT, "sequence_by": "_timestamp"}, ["EMAIL", "person"]),
+        (HISTORY, ["EMAIL", "person", "_state"]),
+        ({**HISTORY, "sequence_by": "person.at"}, ["EMAIL", "person", "_sequence", "_state", "__START_AT", "__END_AT"]),
+        (SUMS, ["_state", "newest", "oldest"]),
+    ],
+)
+def test_a_column_that_a_table_makes_of_a_sensitive_one_is_sensitive(sink: dict[str, Any], hidden: list[str]) -> None:
+    columns = {
+        "delta_upsert": ["id", "EMAIL", "person", "_offset", "_sequence", "_columns"],
+        "delta_history": ["id", "EMAIL", "person", "_offset", "_sequence", "_state", "__START_AT", "__END_AT"],
+        "delta_aggregate": ["id", "_state", "_applied", "n", "newest", "oldest"],
+    }[sink["type"]]
+    of = config(sink)
+    assert [name for name in columns if is_sensitive_in_table(of, of.sinks[0], name)] == hidden
+    none = config(sink, sensitive=[])
+    assert not [name for name in columns if is_sensitive_in_table(none, none.sinks[0], name)]
