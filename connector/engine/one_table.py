@@ -177,7 +177,8 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
 
     1. Forget the deletes of epochs that the RESTORE has undone, and bring back those that were forgotten after the
        epoch that the table went back to.
-    2. Reopen the dead letters whose retry the RESTORE has undone, and forget the deletes that came of them.
+    2. Reopen the dead letters whose retry the RESTORE has undone, and forget the deletes that came of them. Close those
+       whose records are read again: with a consumer group's delivery none, because the group's offsets stay.
 
     Each step may be repeated. As long as ``position`` shows the RESTORE, every run begins with them: so a crash before,
     between or after them leaves them to the next run.
@@ -192,7 +193,7 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
     if letters is not None:
         forget = partial(forget_deletes, [table])
         letters.take_back(
-            passed,
+            passed if position.delivery == TRANSACTIONAL else None,
             position.restored_to,
             position.epoch,
             taken_in=table.commits.taken_in_since(position),

@@ -176,7 +176,7 @@ class DeadLetters:
 
     def take_back(
         self,
-        offsets: Offsets,
+        offsets: Offsets | None,
         restored_to: int,
         highest: int,
         *,
@@ -185,8 +185,9 @@ class DeadLetters:
     ) -> None:
         """Undo, after a RESTORE of the table, what later epochs did to letters. May be called again.
 
-        ``offsets``, ``restored_to``: the restored position and the number of its epoch; ``highest``: the highest epoch
-        number that is taken; ``taken_in``: topics that the undone epochs had taken in as recreated ones; ``forget``:
+        ``offsets``, ``restored_to``: the restored position and the number of its epoch; None: the offsets are a
+        consumer group's, which no RESTORE takes back, so no record is read again; ``highest``: the highest epoch number
+        that is taken; ``taken_in``: topics that the undone epochs had taken in as recreated ones; ``forget``:
         removes what is kept of the deletes of these records, see ``sinks.delta.tombstones``.
 
         Letters that epochs after ``restored_to`` closed are opened again, and retries that are at work lose their
@@ -204,13 +205,16 @@ class DeadLetters:
         of_taken_in = f"coalesce(_topic IN ({names}) AND epoch > {int(restored_to)}, false)"
         closed = f"(_retried_epoch > {int(restored_to)} AND _retried_epoch <= {int(highest) + 1})"
         tried = f"({closed} OR (_retried_epoch IS NULL AND _retry IS NOT NULL))"
-        undone = f"{tried} AND {_passed(offsets)} AND NOT {of_taken_in}{self._own(shared=True)}"
+        passed = _passed(offsets) if offsets is not None else "true"
+        undone = f"{tried} AND {passed} AND NOT {of_taken_in}{self._own(shared=True)}"
         if self._count(undone):
             forget(self._records(undone))  # first: a letter that is open again isn't found once more
             self._update(reopened, undone)
+        if offsets is None:
+            return
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
         # A partition that the offsets don't name is read again from offset 0.
-        ahead = f"NOT {_passed(offsets)} AND NOT startswith(_topic, {literal(RETIRED)})"
+        ahead = f"NOT {passed} AND NOT startswith(_topic, {literal(RETIRED)})"
         where = f"epoch <= {int(highest)} AND ({of_taken_in} OR ({ahead})){self._own(shared=False)}"
         self._update(again, f"_retried_epoch IS NULL AND {where}")
 

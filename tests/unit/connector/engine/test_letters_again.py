@@ -66,3 +66,20 @@ def test_a_table_that_joins_others_and_is_taken_back_leaves_their_letters_alone(
         config: Any = SimpleNamespace(whole=SimpleNamespace(two_phase=two_phase))
         one_table.after_restore(config, spark, position, table)
     assert taken_back == [3]
+
+
+@pytest.mark.parametrize(("delivery", "read_again"), [("transactional", True), ("manual_commit", False)])
+def test_a_restore_closes_letters_only_where_their_records_are_read_again(
+    monkeypatch: pytest.MonkeyPatch, delivery: str, read_again: bool
+) -> None:
+    """A consumer group's offsets stay where they are."""
+    offsets: list[Offsets | None] = []
+    letters = SimpleNamespace(take_back=lambda passed, *_, **__: offsets.append(passed))
+    monkeypatch.setattr(one_table, "letters_table", lambda *_: letters)
+    table: Any = SimpleNamespace(
+        derivation=SimpleNamespace(tombstones=None), commits=SimpleNamespace(taken_in_since=lambda _: ())
+    )
+    config: Any = SimpleNamespace(whole=SimpleNamespace(two_phase=False))
+    position = Position(1, STANDS.offsets, delivery=delivery, restored_to=1)
+    one_table.after_restore(config, cast(Any, None), position, table)
+    assert offsets == [STANDS.offsets if read_again else None]

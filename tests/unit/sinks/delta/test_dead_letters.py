@@ -67,3 +67,11 @@ def test_a_restore_to_before_a_retirement_leaves_the_old_topics_letters_as_they_
         letters.take_back(with_retired_names(offsets, {"t": "a"}), 10, 13, taken_in=taken_in)
     of_new = [("t", 50, 14), ("t", 70, 13), ("t", 2000, 14)] if taken_in else []
     assert letters.stand == [("#a/t", 50, None), ("#a/t", 60, None), ("#a/t", 1500, None), ("#x/t", 5, None), *of_new]
+
+
+def test_a_restore_under_a_consumer_groups_offsets_closes_nothing_and_reopens_what_a_retry_has_closed() -> None:
+    """No record is read again, so a closed letter would be a lost record. A batch's number says nothing of epochs."""
+    letters = Letters((1, "t", 50, None, None), (7, "t", 900, None, None), (1, "t", 60, "r", 3))
+    for _ in range(2):
+        letters.take_back(None, 1, 3)
+        assert letters.stand == [("t", 50, None), ("t", 60, None), ("t", 900, None)]
