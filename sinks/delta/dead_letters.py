@@ -44,13 +44,13 @@ _KINDS = {
     "_offset": "BIGINT", "_timestamp": "TIMESTAMP", "_noted_at": "TIMESTAMP", **_ADDED,
 }  # fmt: skip
 COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _KINDS.items())
-"""``sink``: the sink that doesn't take the record; NULL if no sink can. ``window_start``, ``window_end``: the window of
-a late record; NULL for session windows. ``_noted_at``: when the letter was written. ``_retry``: id of the run that
-retries, or has retried, the record. ``_retried_epoch``, ``_retried_at``: the epoch that wrote the record, and when;
-NULL while the letter is open. A letter that is closed without a ``_retry`` was closed by a RESTORE of the table: from
-that epoch on its record is read again. ``_table``: Delta's id of the table whose pipeline has set the record aside, of
-several tables the coordinator log's. NULL (nobody knows) and, written by earlier versions only, empty (two tables
-have): it counts as any table's."""
+"""``sink``: the sink that doesn't take the record; NULL if no sink can. ``epoch``: the epoch that read the record; 0: a
+batch of a consumer group did. ``window_start``, ``window_end``: the window of a late record; NULL for session windows.
+``_noted_at``: when the letter was written. ``_retry``: id of the run that retries, or has retried, the record.
+``_retried_epoch``, ``_retried_at``: the epoch that wrote the record, and when; NULL while the letter is open. A letter
+that is closed without a ``_retry`` was closed by a RESTORE of the table: from that epoch on its record is read again.
+``_table``: Delta's id of the table whose pipeline has set the record aside, of several tables the coordinator log's.
+NULL (nobody knows) and, written by earlier versions only, empty (two tables have): it counts as any table's."""
 
 
 class DeadLetters:
@@ -80,8 +80,10 @@ class DeadLetters:
         """
         self._make_ready()
         own = self._of()
+        # The number of a consumer group's batch counts within its run, and says nothing beside the table's epochs.
+        number = epoch.number if epoch.delivery == "transactional" else 0
         rows = identified(letters).selectExpr(
-            f"{literal(self._pipeline)} AS pipeline", "sink", f"{int(epoch.number)}L AS epoch", "reason", "detail",
+            f"{literal(self._pipeline)} AS pipeline", "sink", f"{int(number)}L AS epoch", "reason", "detail",
             "key", "value", "headers", *_WINDOW, *COORDINATES, "current_timestamp() AS _noted_at",
             *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _RETRIES.items()),
             f"{literal(own[0])} AS _table" if own else "CAST(NULL AS STRING) AS _table",
@@ -134,6 +136,16 @@ class DeadLetters:
         there = self.table.schema.names
         is_open = " AND _retried_epoch IS NULL" if only_open and "_retried_epoch" in there else ""
         return f"{self._of_pipeline}{is_open}{self._own(shared=True) if '_table' in there else ''}"
+
+    def until_sql(self, epoch: Epoch) -> str:
+        """SQL that is true of the letters up to this epoch.
+
+        Earlier versions wrote the number of a consumer group's batch for that of an epoch. So a letter that is older
+        than the position that the epoch goes on from is one of them, whatever its number.
+        """
+        of_epoch = f"epoch <= {int(epoch.number)}"
+        at = epoch.expected.committed_at if epoch.expected is not None else None
+        return of_epoch if at is None else f"({of_epoch} OR _noted_at <= {_time(at)})"
 
     @property
     def version(self) -> int:

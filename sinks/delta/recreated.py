@@ -61,7 +61,7 @@ def retire(
         _rename_notes(tombstones, names, noted if known else "true")
     if letters is not None and letters.exists():
         # Other pipelines, or a clone, share the table. They may have gone on to the new topic already.
-        _rename_notes(letters.table, names, f"{letters.own_sql()} AND epoch <= {epoch.number}")
+        _rename_notes(letters.table, names, f"{letters.own_sql()} AND {letters.until_sql(epoch)}")
     sql = retiring_sql(table.sql, table.spark.table(table.sql).schema, names)
 
     return proven(commits, epoch, partial(merge_epoch, table, epoch, table.spark.range(1), _SOURCE, sql))

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import datetime, timezone
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sinks.contract import Committed, Epoch, Position
-from sinks.delta import recreated
+from sinks.delta import dead_letters, recreated
 from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.fence import fenced
 from sinks.delta.recreated import retire
 from sinks.errors import Fenced
 from sinks.offsets import Offsets
 
-STOOD = Position(10, Offsets(), version=4)
+STOOD = Position(10, Offsets(), version=4, committed_at=datetime.fromtimestamp(2, timezone.utc))
 RETIREMENT = Epoch("p", 11, "me", (), Offsets(), {}, None, STOOD, Offsets())
 NAMES = {"t": "#1/t"}
+BEFORE, LATER = 1_999_999, 2_000_001
+"""Microseconds: before, and after, the position was committed."""
 
 
 class Notes:
@@ -29,6 +32,7 @@ class Notes:
         self.schema = SimpleNamespace(names=columns.split(", "))
         self.rows = sqlite3.connect(":memory:")
         self.rows.create_function("substring_index", 3, lambda text, by, _: text and text.rpartition(by)[2])
+        self.rows.create_function("timestamp_micros", 1, lambda micros: micros)
         self.rows.execute(f"CREATE TABLE notes ({columns})")
         for row in rows:
             self.rows.execute(f"INSERT INTO notes VALUES ({', '.join('?' for _ in row)})", row)
@@ -45,7 +49,7 @@ class Notes:
 def letters() -> Notes:
     """Of committed epochs, of one that wasn't committed, of another pipeline, and of a run that has gone on."""
     rows = [("t", 5, "p", 9), ("t", 99, "p", 11), ("t", 5, "q", 9), ("other", 1, "p", 3), ("t", 50, "p", 12)]
-    return Notes("_topic, _offset, pipeline, epoch", *rows)
+    return Notes("_topic, _offset, pipeline, epoch, _noted_at", *((*row, LATER) for row in rows))
 
 
 def retiring(monkeypatch: pytest.MonkeyPatch, commits: Any, notes: Notes, of_letters: Notes) -> Committed:
@@ -78,7 +82,7 @@ def test_a_clone_that_shares_the_letters_and_has_gone_on_keeps_the_name_of_the_n
 ) -> None:
     """The numbers of its epochs say nothing of these."""
     rows = [("t", 1, "p", 9, "mine"), ("t", 2, "p", 9, "a clone"), ("t", 3, "p", 9, None)]
-    of_letters = Notes("_topic, _offset, pipeline, epoch, _table", *rows)
+    of_letters = Notes("_topic, _offset, pipeline, epoch, _table, _noted_at", *((*row, BEFORE) for row in rows))
     commits: Any = SimpleNamespace(already=lambda _: None)
     retiring(monkeypatch, commits, Notes("_topic, _offset"), of_letters)
     assert of_letters.names == [("#1/t", 1), ("t", 2), ("#1/t", 3)]
@@ -94,3 +98,28 @@ def test_a_run_that_was_replaced_renames_nothing(monkeypatch: pytest.MonkeyPatch
         retiring(monkeypatch, commits, notes, of_letters)
     assert notes.names == [("t", 5)]
     assert of_letters.names == letters().names
+
+
+def test_a_letter_of_a_consumer_groups_batch_is_renamed_whatever_number_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 0.2 wrote the batch's number, which may be higher than the epoch's. Today's say 0."""
+    rows = [("t", 1, "p", 5000, BEFORE), ("t", 2, "p", 0, LATER), ("t", 3, "p", 5000, LATER)]
+    of_letters = Notes("_topic, _offset, pipeline, epoch, _noted_at", *rows)
+    commits: Any = SimpleNamespace(already=lambda _: None)
+    retiring(monkeypatch, commits, Notes("_topic, _offset"), of_letters)
+    assert of_letters.names == [("#1/t", 1), ("#1/t", 2), ("t", 3)]
+
+
+@pytest.mark.parametrize(("delivery", "number"), [("transactional", 7), ("manual_commit", 0)])
+def test_a_letter_of_a_consumer_groups_batch_has_no_epochs_number(
+    monkeypatch: pytest.MonkeyPatch, delivery: str, number: int
+) -> None:
+    written: list[str] = []
+    rows: Any = SimpleNamespace(
+        selectExpr=lambda *columns: written.extend(columns) or rows, createOrReplaceTempView=lambda _: None
+    )
+    monkeypatch.setattr(dead_letters, "identified", lambda rows: rows)
+    noted = DeadLetters(cast(Any, letters()), pipeline="p")
+    noted._ready = True
+    monkeypatch.setattr(noted, "_run", lambda _: 0)
+    noted.add(rows, Epoch("p", 7, "me", (), Offsets(), {}, None, None, delivery=delivery))
+    assert f"{number}L AS epoch" in written
