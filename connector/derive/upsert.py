@@ -79,7 +79,7 @@ def upsert(
         sink=reading if on_read else merging,
         log=reading,
         tombstones=merging.tombstones,
-        plain=PlainUpsert(table, rule=rule, tombstone_retention=retention),
+        plain=PlainUpsert(table, pipeline=config.name, rule=rule, tombstone_retention=retention),
         of_records=Records(
             [*table_columns(records.columns, sink), *COORDINATES],
             updates(sink, records.columns),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
-from sinks.delta.fence import merge_epoch
+from sinks.delta.fence import merge_batch, merge_epoch
 from sinks.delta.key_ranges import pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Change, Merge
@@ -182,7 +182,7 @@ class PlainAggregate:
 
         def write() -> None:
             self._groups.source(rows, epoch).createOrReplaceTempView(SOURCE)
-            self._table.spark.sql(sql).collect()
+            merge_batch(self._table, epoch.pipeline, sql)
 
         with about_refused_rows(self._table.label):
             past_conflicts(write)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sinks.contract import Epoch, Position
-from sinks.delta.metadata import CommitMetadata
+from sinks.delta.metadata import CommitMetadata, of_batch
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _CONF = {
@@ -51,6 +51,17 @@ def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, mer
     finally:
         for name in _CONF.values():
             conf.unset(name)
+
+
+def merge_batch(table: DeltaTable, pipeline: str, merge: str) -> Row | None:
+    """Run a MERGE as the commit of a consumer group's batch, and return what it counts. Nothing fences it: the commit
+    only says that it is a pipeline's. See ``merge_epoch`` for the session."""
+    conf = table.spark.conf
+    try:
+        conf.set(USER_METADATA, of_batch(pipeline))
+        return table.spark.sql(merge).first()
+    finally:
+        conf.unset(USER_METADATA)
 
 
 def refuse_replaced_by(stands: Position | None, epoch: Epoch, label: str) -> None:

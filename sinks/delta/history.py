@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
-from sinks.delta.fence import merge_epoch
+from sinks.delta.fence import merge_batch, merge_epoch
 from sinks.delta.key_ranges import once_kept, pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
@@ -141,7 +141,7 @@ class PlainHistory:
 
         def write() -> int:
             self._versions.changed(events, None).createOrReplaceTempView(SOURCE)
-            counts = self._table.spark.sql(merge).first()
+            counts = merge_batch(self._table, epoch.pipeline, merge)
             return int(counts["num_affected_rows"]) if counts else 0
 
         label = self._table.label

@@ -143,6 +143,15 @@ class CommitMetadata:
             return None
 
 
+def of_batch(pipeline: str) -> str:
+    """The text for the commit of a batch whose offsets are in a consumer group.
+
+    It says that the commit isn't somebody else's, and nothing of a position. It doesn't name the pipeline as an epoch's
+    commit does, so that no reader takes it for one.
+    """
+    return _text({"lakelock": 1, "batch_of": pipeline})
+
+
 def pipeline_of(text: str | None) -> str | None:
     """The name of the pipeline that a commit's user metadata is of; None: it is no pipeline's."""
     try:

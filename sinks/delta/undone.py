@@ -1,9 +1,9 @@
 """What a RESTORE of a table would take back that isn't of the pipeline itself. Pure: reads the history by a function.
 
 Another pipeline that keeps its offsets in the table goes back with it, and reads its records again. One that keeps them
-in a consumer group goes on behind them: its rows would be lost. Its commits carry nothing that names it, as a person's
-don't; only the epoch with which it took the table over does. So any append or MERGE of an unknown writer counts as one
-of such a pipeline, if the table has one.
+in a consumer group goes on behind them: its rows would be lost. Its commits carry no position, and its appends nothing
+at all, as a person's don't; only the epoch with which it took the table over names it. So any append or MERGE that is
+no epoch's counts as one of such a pipeline, if the table has one.
 """
 
 from __future__ import annotations

@@ -2,18 +2,22 @@
 
 An append that is repeated adds its rows again. Only a guarded upsert (delivery ``idempotent``) ignores changes that the
 table already holds, by the offsets in its rows and in its tombstones.
+
+A MERGE says in its commit that it is a pipeline's, as a person's change may stop a run, and is named by the auditor.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch
 from sinks.delta.append import evolution
 from sinks.delta.commit import without_position
 from sinks.delta.conflicts import past_conflicts
+from sinks.delta.fence import merge_batch
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.refusals import about_refused_rows
@@ -50,11 +54,13 @@ class PlainUpsert:
         self,
         table: DeltaTable,
         *,
+        pipeline: str,
         rule: UpsertRule,
         tombstone_retention: timedelta = timedelta(days=7),
     ) -> None:
-        """``tombstone_retention``: how long a delete is remembered, if the rule is guarded."""
-        self._table = table
+        """``pipeline``: its name, which its commits carry; ``tombstone_retention``: how long a delete is remembered, if
+        the rule is guarded."""
+        self._table, self._pipeline = table, pipeline
         self._merges = Merges(table, rule, keep=rule.guarded and not rule.soft, retention=tombstone_retention)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
@@ -123,5 +129,5 @@ class PlainUpsert:
         """The number of rows that changed."""
         source.createOrReplaceTempView(SOURCE)
         sql = merge.statement(self._table.sql, SOURCE)
-        counts = past_conflicts(lambda: self._table.spark.sql(sql).first())
+        counts = past_conflicts(partial(merge_batch, self._table, self._pipeline, sql))
         return counts["num_affected_rows"] if counts else 0

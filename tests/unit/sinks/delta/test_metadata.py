@@ -2,6 +2,8 @@ import json
 import random
 from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 
 from connector.audit.claim import metadata
 from sinks.contract import Position
-from sinks.delta.metadata import CommitMetadata
+from sinks.delta.fence import USER_METADATA, merge_batch
+from sinks.delta.metadata import CommitMetadata, of_batch, pipeline_of
+from sinks.delta.position import Commit, changes_rows
 from sinks.errors import UnsupportedFormat
 from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -136,3 +140,32 @@ def test_text_that_is_no_metadata_is_nobodys(text: str) -> None:
 
 def test_no_metadata_is_nobodys() -> None:
     assert CommitMetadata.from_json(None, pipeline="p") is None
+
+
+def test_a_batchs_commit_is_nobody_elses_change_and_says_nothing_of_a_position() -> None:
+    said = of_batch("p")
+    commit = Commit(3, datetime(2026, 11, 1, tzinfo=timezone.utc), "MERGE", {}, said)
+    assert not changes_rows(commit)
+    assert changes_rows(replace(commit, user_metadata=None)), "a person's"
+    assert CommitMetadata.from_json(said, pipeline="p") is None
+    assert pipeline_of(said) is None, "a rewind can't tell what it takes back of whom"
+    assert metadata(said, version=3, pipeline="p") is None
+
+
+def test_no_later_commit_of_the_session_says_what_a_batchs_says() -> None:
+    settings: dict[str, str] = {}
+    seen: list[str | None] = []
+
+    def sql(_: str) -> Any:
+        seen.append(settings.get(USER_METADATA))
+        if len(seen) == 2:
+            raise ValueError("a conflict")
+        return SimpleNamespace(first=lambda: None)
+
+    conf = SimpleNamespace(set=settings.__setitem__, unset=settings.pop)
+    table: Any = SimpleNamespace(spark=SimpleNamespace(conf=conf, sql=sql))
+    merge_batch(table, "p", "MERGE")
+    assert not settings
+    with pytest.raises(ValueError, match="a conflict"):
+        merge_batch(table, "p", "MERGE")
+    assert (seen, settings) == ([of_batch("p")] * 2, {})
