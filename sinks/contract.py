@@ -45,6 +45,8 @@ class Position:
     delivery: str = "transactional"
     """The delivery that made the commit. With another than ``transactional`` the commit only tells where it began:
     how far it has come is in the offsets of its consumer group."""
+    group: str = field(default="", compare=False)
+    """The name of that consumer group. Empty for a transactional position, and for one of Lakelock 0.2."""
     clock: Clock = field(default_factory=Clock)
     batch: str = ""
     """Of a streaming query, "<query id>/<batch id>"; of a retry through a route, "dead letters/<version>", with the
@@ -138,6 +140,8 @@ class Epoch:
     """Event time after this epoch."""
     backlog: frozenset[TopicPartition] = frozenset()
     """Partitions of which Kafka holds more than this epoch reads."""
+    group: str = ""
+    """As in ``Position``."""
     batch: str = ""
     """As in ``Position``. It only says where the rows came from: what decides are the offsets."""
     leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -200,6 +204,7 @@ class Epoch:
             since=self.since,
             lost=self.lost,
             delivery=self.delivery,
+            group=self.group,
             clock=self.clock,
             batch=self.batch,
             leaders=self.leaders,

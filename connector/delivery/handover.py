@@ -7,6 +7,7 @@ belongs to.
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -15,7 +16,7 @@ from connector.delivery.ports import Work
 from connector.protocol.recover import TopicsHeld, reached, refuse_recreated, refuse_replaced, resumed
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
-from sinks.errors import Fenced, GroupActive, PositionMismatch
+from sinks.errors import ConfigurationError, Fenced, GroupActive, PositionMismatch
 from sinks.offsets import Offsets
 
 TRANSACTIONAL = "transactional"
@@ -44,12 +45,14 @@ def hand_over(work: Work, delivery: str) -> Position:
     From a consumer group to ``transactional``: one step, an epoch that takes the group's offsets into the table. A
     crash before it leaves everything as it was; a crash after it leaves the table transactional.
 
-    Raises GroupActive, Fenced, and what ``protocol.recover.resume`` raises.
+    Raises GroupActive, Fenced, ConfigurationError if another group has the offsets, and what
+    ``protocol.recover.resume`` raises.
     """
     deadline = time.monotonic() + EMPTY_WITHIN_SECONDS
     while True:
         position, held = work.destination.position(), work.topics.look()
         refuse_replaced(position)
+        _refuse_another_group(work, position)
         if position is not None and _stands(position, delivery):
             refuse_recreated(position.topics, held.ids)
             return position
@@ -101,9 +104,23 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         since=before.since if position else offsets,
         lost=lost,
         delivery=delivery,
+        group=work.group.name if delivery != TRANSACTIONAL else "",
         leaders=held.leaders,
     )
     return epoch, note
+
+
+def _refuse_another_group(work: Work, position: Position | None) -> None:
+    """What the group of the file has committed may be old: all records since would be written once more."""
+    if position is None or position.group in ("", work.group.name):
+        return
+    raise ConfigurationError(
+        f"Consumer group {position.group!r} has the offsets of pipeline {work.pipeline!r}, since its delivery became "
+        f"{position.delivery}. The pipeline file names the group {work.group.name!r}.",
+        hint=f"Write `source: {{kafka: {{group.id: {json.dumps(position.group, ensure_ascii=False)}}}}}`. To change "
+        f"the group, run once with that and `delivery: {TRANSACTIONAL}`, which takes its offsets over; from then on "
+        "the pipeline may have another group.",
+    )
 
 
 def _active(work: Work, delivery: str) -> GroupActive:

@@ -78,6 +78,8 @@ class CommitMetadata:
             "since": position.since.to_dict(),
             "delivery": position.delivery,
         }
+        if position.group:
+            fields["group"] = position.group
         if position.lost:
             fields["lost"] = [[gap.topic, gap.partition, gap.start, gap.end] for gap in position.lost]
         if position.clock.so_far:
@@ -134,6 +136,7 @@ class CommitMetadata:
                 since=Offsets.from_dict(fields.get("since", {})),
                 lost=tuple(OffsetRange(*gap) for gap in fields.get("lost", ())),
                 delivery=str(fields.get("delivery", "transactional")),
+                group=str(fields.get("group", "")),
                 clock=Clock.from_dict(fields.get("clock", {})),
                 batch=str(fields.get("batch", "")),
                 leaders=flat(fields.get("leaders", {})),

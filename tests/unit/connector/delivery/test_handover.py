@@ -14,7 +14,7 @@ from connector.delivery.handover import hand_over
 from connector.delivery.ports import GroupWork, Work
 from connector.protocol.steps import Event, Step
 from sinks.contract import Committed, Epoch, Position
-from sinks.errors import GroupActive, OffsetsForgotten, OffsetsLost, TopicRecreated
+from sinks.errors import ConfigurationError, GroupActive, OffsetsForgotten, OffsetsLost, TopicRecreated
 from sinks.memory import MemoryAppend, MemoryTable
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -357,3 +357,31 @@ def test_a_topic_made_again_is_refused_on_the_way_back_too(pipeline: Pipeline) -
     pipeline.topic.id = "second"
     with pytest.raises(TopicRecreated):
         pipeline.run("transactional")
+
+
+@pytest.mark.parametrize("now", ["transactional", "manual_commit", "auto_commit"])
+def test_another_group_than_the_one_with_the_offsets_is_refused(now: str, pipeline: Pipeline) -> None:
+    """It may have older ones, which the pipeline published while it was transactional."""
+    pipeline.run("transactional")
+    published = pipeline.group
+    pipeline.topic.append(0, ("f", 6))
+    pipeline.group = Group(name="g1")
+    pipeline.run("manual_commit")
+    g1, pipeline.group = pipeline.group, published
+    with pytest.raises(ConfigurationError, match="'g1' has the offsets of pipeline 'p'") as caught:
+        pipeline.run(now)
+    assert 'group.id: "g1"' in caught.value.hint
+    assert sorted(pipeline.table.rows) == pipeline.topic.every
+    pipeline.group = g1
+    pipeline.run("transactional")
+    pipeline.group = published
+    pipeline.topic.append(0, ("g", 7))
+    pipeline.run(now)
+    assert sorted(pipeline.table.rows) == pipeline.topic.every
+
+
+def test_where_the_table_does_not_say_which_group_it_was_the_files_counts(pipeline: Pipeline) -> None:
+    pipeline.run("manual_commit")
+    pipeline.table.position = replace(pipeline.position, group="")
+    pipeline.run("manual_commit")
+    assert sorted(pipeline.table.rows) == pipeline.topic.every

@@ -77,6 +77,13 @@ def test_the_text_of_the_metadata_is_byte_for_byte_what_releases_wrote() -> None
     )
 
 
+def test_the_group_with_the_offsets_comes_back() -> None:
+    position = replace(METADATA.position, delivery="manual_commit", group="g1")
+    kept = CommitMetadata.from_json(replace(METADATA, position=position).to_json(), pipeline="p")
+    assert kept is not None
+    assert kept.position.group == "g1"
+
+
 def test_the_documented_fields_are_there() -> None:
     fields = json.loads(METADATA.to_json())
     assert fields["lakelock"] == 1
