@@ -57,7 +57,8 @@ def hand_over(work: Work, delivery: str) -> Position:
             refuse_recreated(position.topics, held.ids)
             return position
         try:
-            if (position is None or position.delivery != delivery) and work.group.has_members():
+            changes = (position is None or position.delivery != delivery) and not _of_rows(position)
+            if changes and work.group.has_members():
                 raise _active(work, delivery)
             epoch, note = _handed_over(work, delivery, position, held)
             committed = work.destination.run_epoch(epoch, 0)
@@ -86,15 +87,18 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
     before = position or Position(0, Offsets())
     stored, lost = before.offsets, before.lost
     if position is None or position.delivery == TRANSACTIONAL:
-        resumption = resumed(position, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
+        known = work.group.committed() if _of_rows(position) else Offsets()
+        stands = position.moved_to(position.offsets.join(known)) if position is not None else None
+        resumption = resumed(stands, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
         offsets, lost = resumption.offsets, (*lost, *resumption.lost)
-        work.group.store(offsets)
+        if not known.reaches(offsets):
+            work.group.store(offsets)
         note = f"consumer group {work.group.name} starts at {offsets.to_json()}"
     else:
         refuse_recreated(position.topics, held.ids)
         offsets = reached(position, work.group.committed(), held, work.group.name)
         note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
-    if position is not None and position.delivery != delivery:
+    if position is not None and position.delivery != delivery and not _of_rows(position):
         note = f"delivery was {position.delivery}, is {delivery} from now on: {note}"
     epoch = replace(
         Epoch.of_no_records(before, pipeline=work.pipeline, owner=work.owner),
@@ -108,6 +112,15 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         leaders=held.leaders,
     )
     return epoch, note
+
+
+def _of_rows(position: Position | None) -> bool:
+    """Whether the table's history no longer says which delivery it belongs to, and the pipeline has committed to it.
+
+    A run of a consumer group may have stayed up for longer than Delta keeps the history. The group's offsets are right
+    then, also ahead of the rows, as some records give none; and its members may be at work.
+    """
+    return position is not None and position.source == "rows" and position.epoch > 0
 
 
 def _refuse_another_group(work: Work, position: Position | None) -> None:

@@ -385,3 +385,40 @@ def test_where_the_table_does_not_say_which_group_it_was_the_files_counts(pipeli
     pipeline.table.position = replace(pipeline.position, group="")
     pipeline.run("manual_commit")
     assert sorted(pipeline.table.rows) == pipeline.topic.every
+
+
+def read_from_rows(pipeline: Pipeline, offsets: Offsets, **more: int) -> None:
+    """The history that told the delivery is gone, as of a run that stayed up for longer than Delta keeps it."""
+    stands = replace(pipeline.position, offsets=offsets, delivery="transactional", group="", topics={}, since=Offsets())
+    pipeline.table.position = replace(stands, source="rows", **more)
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_where_only_the_rows_tell_a_group_that_is_ahead_keeps_its_offsets(
+    members: bool, clock: Clock, pipeline: Pipeline
+) -> None:
+    """Its last records gave no rows. And what its members write still isn't of another delivery."""
+    pipeline.run("manual_commit")
+    ahead = pipeline.group.stored
+    read_from_rows(pipeline, Offsets({at(0): 3}))
+    pipeline.group.members = members
+    position = hand_over(pipeline.work(), "manual_commit")
+    assert (position.epoch, position.offsets, position.delivery) == (2, ahead, "manual_commit")
+    assert pipeline.group.stored == ahead
+    assert not clock.sleeps
+    assert pipeline.notes[-1] == f"consumer group group starts at {ahead.to_json()}"
+
+
+def test_where_only_the_rows_tell_they_count_for_what_the_group_has_forgotten(pipeline: Pipeline) -> None:
+    pipeline.run("manual_commit")
+    read_from_rows(pipeline, Offsets({at(0): 4, at(1): 1}))
+    pipeline.group.stored = Offsets({at(0): 2})
+    assert hand_over(pipeline.work(), "manual_commit").offsets == Offsets({at(0): 4, at(1): 1})
+    assert pipeline.group.stored == Offsets({at(0): 4, at(1): 1})
+
+
+def test_a_copy_of_a_table_does_not_take_the_offsets_of_the_group(pipeline: Pipeline) -> None:
+    """No epoch was committed to it: the group's offsets are those of the table that it was copied from."""
+    pipeline.run("manual_commit")
+    read_from_rows(pipeline, Offsets({at(0): 2, at(1): 1}), epoch=0)
+    assert hand_over(pipeline.work(), "manual_commit").offsets == Offsets({at(0): 2, at(1): 1})
