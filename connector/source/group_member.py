@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,7 +101,8 @@ class GroupMember:
 
         options = config.source.kafka_options
         self._servers = options["bootstrap.servers"]
-        self._client_id = f"lakelock-{owner}"
+        # Unlike that of an earlier member of the same run, which the group may not have missed yet.
+        self._client_id = f"lakelock-{owner}-{uuid.uuid4().hex[:8]}"
         with answering(self._servers, group=group.name):
             self._consumer = KafkaConsumer(
                 **{
