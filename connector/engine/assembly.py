@@ -124,6 +124,8 @@ class Assembly:
             with folder_made(output.location):
                 output.ready()
             require_conditional_writes(self.spark, output.location)
+        place = self.config.dead_letters
+        require_conditional_writes(self.spark, (place and place.folder) or "")
         topic = letters_topic(self.config)
         if topic is not None:
             topic.check()
