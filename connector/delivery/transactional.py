@@ -124,7 +124,9 @@ class _Run:
         held = self._look() if last is not None else None
         position = self._position()
         if last is None and position is not None and position.delivery != TRANSACTIONAL:
-            position = hand_over(self._work, TRANSACTIONAL)
+            hand_over(self._work, TRANSACTIONAL)
+            self._tidy = False  # what a batch has left behind is told only by offsets that are in the table
+            position = self._position()
         self._refuse_replaced(position)
         self.last = position
         if held is None or last is None or position is None or position.offsets != last.offsets:

@@ -359,6 +359,21 @@ def test_a_topic_made_again_is_refused_on_the_way_back_too(pipeline: Pipeline) -
         pipeline.run("transactional")
 
 
+def test_what_a_killed_batch_has_left_is_removed_as_soon_as_the_table_is_transactional(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.run("idempotent")
+    seen: list[str] = []
+
+    def tidied(_: To, position: Position | None) -> Position | None:
+        seen.append(position.delivery if position is not None else "")
+        return position
+
+    monkeypatch.setattr(To, "tidied", tidied)
+    pipeline.run("transactional")
+    assert seen == ["idempotent", "transactional"]
+
+
 @pytest.mark.parametrize("now", ["transactional", "manual_commit", "auto_commit"])
 def test_another_group_than_the_one_with_the_offsets_is_refused(now: str, pipeline: Pipeline) -> None:
     """It may have older ones, which the pipeline published while it was transactional."""
