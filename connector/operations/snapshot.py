@@ -122,7 +122,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
             objects[sink.place] = urls
             opened[sink.place] = partial(_objects, spark, sink, urls, partial(_columns, config, spark, sink))
         elif isinstance(sink, KafkaTopicSink):
-            opened[sink.place] = partial(_messages, spark, config, sink, reads["ends"])
+            opened[sink.place] = partial(_messages, spark, config, reads["ends"])
     stands = done.epoch
     return Snapshot(config.name, stands.number, stands.offsets, stands.read_to, opened, sql, objects)
 
@@ -196,13 +196,13 @@ def _loaded(kind: str, places: list[str], reader: DataFrameReader) -> DataFrame:
     return reader.parquet(*places) if kind == "parquet" else reader.json(places)
 
 
-def _messages(
-    spark: SparkSession, config: PipelineConfig, sink: KafkaTopicSink, ends: Mapping[str, Mapping[str, int]]
-) -> DataFrame:
-    """The records of the topic up to ``ends``, with the columns of Spark's Kafka source."""
+def _messages(spark: SparkSession, config: PipelineConfig, ends: Mapping[str, Mapping[str, int]]) -> DataFrame:
+    """The records up to ``ends``, with the columns of Spark's Kafka source."""
+    # Spark wants an end of every partition that it reads, and the topic may have got some since.
+    assigned = {topic: [int(partition) for partition in partitions] for topic, partitions in ends.items()}
     return (
         spark_reader(spark, config.source.kafka_options)
-        .option("subscribe", sink.topic)
+        .option("assign", json.dumps(assigned))
         .option("includeHeaders", "true")
         .option("endingOffsets", json.dumps(ends))
         .load()

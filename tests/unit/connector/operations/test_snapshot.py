@@ -1,5 +1,6 @@
-"""How a snapshot reads a bucket's objects: Spark guesses no types."""
+"""How a snapshot reads a bucket's objects, where Spark guesses no types, and a topic."""
 
+import json
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from connector.config import S3ObjectsSink
-from connector.operations.snapshot import _objects
+from connector.operations import snapshot
+from connector.operations.snapshot import _messages, _objects
 
 GUESSED = "spark.sql.sources.partitionColumnTypeInference.enabled"
 URLS = ["s3://lake/t/payer=007/part-p-1-0.parquet"]
@@ -65,3 +67,17 @@ def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(kind
     assert options["basePath"] == "s3a://lake/t"
     assert options["mode"] == "FAILFAST", "a JSON value of another type isn't read as null"
     assert spark.conf == {}, "the session's settings are what they were"
+
+
+def test_of_a_topic_only_the_partitions_are_read_that_it_had_at_that_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark refuses ends that lack a partition of those that it reads."""
+    asked: dict[str, str] = {}
+    reader = SimpleNamespace(load=lambda: "records")
+    reader.option = lambda name, value: asked.update({name: value}) or reader
+    monkeypatch.setattr(snapshot, "spark_reader", lambda *_: reader)
+    config: Any = SimpleNamespace(source=SimpleNamespace(kafka_options={}))
+    spark: Any = None
+    assert _messages(spark, config, {"out": {"0": 7, "1": 0}}) == "records"
+    assert json.loads(asked["assign"]) == {"out": [0, 1]}
+    assert json.loads(asked["endingOffsets"]) == {"out": {"0": 7, "1": 0}}
+    assert "subscribe" not in asked
