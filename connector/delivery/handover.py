@@ -79,8 +79,12 @@ def hand_over(work: Work, delivery: str) -> Position:
 
 def _stands(position: Position, delivery: str) -> bool:
     """Whether the table belongs to this delivery already, and its position is safe from Delta's retention for now."""
-    due = position.refresh_after is not None and datetime.now(timezone.utc) >= position.refresh_after
-    return position.delivery == delivery and not due
+    return position.delivery == delivery and not is_due(position)
+
+
+def is_due(position: Position) -> bool:
+    """Whether Delta may soon forget this position, so that `hand_over` writes it again."""
+    return position.refresh_after is not None and datetime.now(timezone.utc) >= position.refresh_after
 
 
 def _handed_over(work: Work, delivery: str, position: Position | None, held: TopicsHeld) -> tuple[Epoch, str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from connector.config import PipelineConfig
 from connector.delivery import auto_commit, idempotent, manual_commit
-from connector.delivery.handover import hand_over
+from connector.delivery.handover import hand_over, is_due
 from connector.delivery.ports import Delivered, GroupWork, Work
 from connector.delivery.retries import Retries
 from connector.engine.assembly import Assembly
@@ -99,6 +99,9 @@ class _Run:
         return rows
 
     def _written(self, member: GroupMember, batch: Epoch) -> int:
+        if self._position is not None and is_due(self._position):
+            # Else a run that stays up would outlive the only commit that says whose offsets count.
+            self._position = hand_over(self._work, self._config.delivery)
         records = member.records
         if not records:
             return 0

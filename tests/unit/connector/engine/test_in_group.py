@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,6 +27,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **failures: list[LakelockError | None]) -> None:
         self.failures, self.stored = failures, 0
+        self.handed_over, self.due = 0, [datetime.max.replace(tzinfo=timezone.utc)]
         self.written: list[int] = []
         self.members: list[FakeMember] = []
         self.events: list[Event] = []
@@ -45,7 +46,8 @@ class World:
 
     def _hand_over(self, *_: object) -> Position:
         self.step("hand_over")
-        return Position(1, Offsets())
+        self.handed_over += 1
+        return Position(self.handed_over, Offsets(), refresh_after=self.due.pop(0) if self.due else None)
 
     def _write(self, batch: Epoch, *_: object, **__: object) -> Committed:
         self.step("write")
@@ -141,3 +143,15 @@ def test_what_does_not_pass_stops_the_run_and_what_its_end_says_besides_is_not_t
     with pytest.raises(BadRecord):
         world.run("manual_commit")
     assert (len(world.members), world.retries) == (1, 0)
+
+
+@pytest.mark.parametrize("delivery", ["manual_commit", "auto_commit"])
+def test_a_run_that_stays_up_writes_again_whose_offsets_count(delivery: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Delta removes the commit that says so."""
+    world = World(monkeypatch)
+    world.run(delivery)
+    assert world.handed_over == 1
+    again = World(monkeypatch)
+    again.due = [datetime.min.replace(tzinfo=timezone.utc), *world.due]
+    again.run(delivery)
+    assert (again.handed_over, again.written) == (2, [*range(10)])
