@@ -165,6 +165,7 @@ class Epoch:
             since=position.since,
             lost=position.lost,
             delivery=position.delivery,
+            group=position.group,
             clock=position.clock,
             batch=position.batch,
             leaders=position.leaders,
@@ -179,6 +180,7 @@ class Epoch:
             owner=owner,
             expected=position,
             delivery="transactional",
+            group="",
             clock=position.clock.carried(),
             batch="",
         )

@@ -33,7 +33,9 @@ def accepted(assembly: Assembly, observe: Observer) -> Position:
     if position.replaced:
         nothing = Epoch.of_no_records(position, pipeline=assembly.config.name, owner=assembly.run)
         work = assembly.work(observe, topics=assembly.source)
-        position = work.destination.run_epoch(replace(nothing, delivery=position.delivery), 0).position
+        position = work.destination.run_epoch(
+            replace(nothing, delivery=position.delivery, group=position.group), 0
+        ).position
     return position
 
 

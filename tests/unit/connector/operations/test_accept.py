@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,3 +63,18 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
             read([OffsetRange("t", 0, 5, 6)])
     else:
         assert read is assembly.of_kafka
+
+
+def test_an_accepted_table_still_says_which_group_has_the_offsets() -> None:
+    stands = replace(STANDS, delivery="manual_commit", group="g1")
+    epochs: list[Epoch] = []
+    destination = SimpleNamespace(run_epoch=lambda epoch, _: epochs.append(epoch) or SimpleNamespace(position=stands))
+    sink = SimpleNamespace(position=lambda: stands)
+    assembly: Any = SimpleNamespace(
+        config=SimpleNamespace(name="p", of_rows=False), run="me", source=None, make_ready=lambda: None,
+        table=SimpleNamespace(derivation=SimpleNamespace(sink=sink, log=None)),
+        work=lambda *_, **__: SimpleNamespace(destination=destination),
+    )  # fmt: skip
+    accepted(assembly, lambda _: None)
+    assert [(epoch.delivery, epoch.group) for epoch in epochs] == [("manual_commit", "g1")]
+    assert Epoch.of_no_records(stands, pipeline="p", owner="me").group == ""
