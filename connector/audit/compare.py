@@ -39,6 +39,7 @@ from connector.config import (
     KeyedSink,
     PipelineConfig,
 )
+from connector.config.own_schema import SCHEMA_NAME
 from connector.config.steps import names_before
 from connector.config.truncates import kept_truncates
 from connector.config.unavailable import keeps_by
@@ -254,16 +255,16 @@ def _records(
             decoded_for(table, records, forms, key, ruled=ruled, exact=exact),
             f"{NAMED} <=> {literal(table)}",
         )
-    frame = every.frame
+    frame, passing = every.frame, [NAMED, *([SCHEMA_NAME] if forms.value.names is not None else [])]
     if not key:  # tables beside it take tombstones
         refused = f"IF({TOMBSTONE} AND ({names}), 'tombstone', NULL)"
         frame = frame.withColumn(PROBLEM, F.expr(f"coalesce({PROBLEM}, {refused})"))
     if not ruled and config.sinks[0].type != "delta_append":
         mine = frame.where(f"{PROBLEM} IS NOT NULL OR ({names})")
-        return replace(every, frame=mine.drop(NAMED)), None, None
+        return replace(every, frame=mine.drop(*passing)), None, None
     mine, letters = of_table(frame, rows, letters, names)
     unnamed = None
     if not ruled:
         there = rows.select(*PLACE).distinct()
         unnamed = frame.where(f"{PROBLEM} IS NOT NULL").join(there, list(PLACE), "left_anti")
-    return replace(every, frame=mine.drop(NAMED)), letters, unnamed
+    return replace(every, frame=mine.drop(*passing)), letters, unnamed

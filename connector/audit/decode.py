@@ -17,8 +17,10 @@ from connector.audit.kafkas_key import of_kafkas_key
 from connector.audit.names import respelled
 from connector.audit.protobuf import Protobuf
 from connector.audit.records import LACKS, PROBLEM, RAW, TOMBSTONE, Records, coordinates, digest
+from connector.audit.schema_names import NAME
 from connector.audit.values import defaults_of, paths_lacking
 from connector.config import COORDINATES
+from connector.config.own_schema import SCHEMA_NAME
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
 
@@ -93,7 +95,8 @@ def decoded(
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructField, StructType
 
-    frame, value = _read(records, "value", forms.value)
+    names = forms.value.names
+    frame, value = _read(names.read(records) if names is not None else records, "value", forms.value)
     tombstone = F.col("value").isNull()
     of_key = None
     if forms.key is not None:
@@ -128,6 +131,7 @@ def decoded(
         *(F.col(name.removeprefix("_")).alias(name) for name in COORDINATES),
         tombstone.alias(TOMBSTONE),
         problem.alias(PROBLEM),
+        *([F.expr(f"nullif({NAME}, '')").alias(SCHEMA_NAME)] if names is not None else []),
         *([paths_lacking(value.lacks, of_key.lacks if of_key is not None else None).alias(LACKS)] if defaults else []),
         *([digest("timestamp").alias(RAW)] if ruled else []),
         *kept,
@@ -241,7 +245,16 @@ def _read_valid(records: DataFrame, column: str, form: Form, valid: Valid) -> tu
     return frame, replace(read, readable=read.readable & F.col(into), exact=read.exact & F.col(into))
 
 
+def _read_name() -> _Read:
+    from pyspark.sql import functions as F
+
+    name, known = F.col(NAME), F.col(NAME).isNotNull()
+    return _Read(name, lambda _: name, known, known)
+
+
 def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read]:
+    if form.names is not None and form.names.alone:
+        return records, _read_name()
     if form.valid is not None:
         return _read_valid(records, column, form, form.valid)
     if form.events is not None:

@@ -18,6 +18,7 @@ from connector.audit.json_valid import OfJsonSchema, Valid
 from connector.audit.protobuf import Protobuf
 from connector.audit.protobuf_schema import OfProtobuf
 from connector.audit.registries import OfConfluent, OfFile, Schemas, Texts, schemas_of
+from connector.audit.schema_names import Names
 from connector.config import (
     OTHER,
     AvroFormat,
@@ -34,6 +35,7 @@ from connector.config import (
     StringFormat,
     TopicPattern,
 )
+from connector.config.own_schema import names_schema
 from connector.config.steps import names_before
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError, UnusableSchema
@@ -57,6 +59,8 @@ class Form:
     """How the header before JSON is read. None: there is none."""
     valid: Valid | None = None
     """How JSON is validated. None: it isn't."""
+    names: Names | None = None
+    """How the name of each record's schema is found out, for the route. None: nothing asks for it."""
 
     @property
     def columns(self) -> StructType:
@@ -110,27 +114,49 @@ def forms(config: PipelineConfig, table: StructType | None = None) -> Forms:
     if isinstance(config.sinks[0], DeltaAggregateSink):
         table = None  # its columns aren't those of records
     gained = dropped.readable(table) if table is not None and learns_columns(config) else None
+    option, takes = config.schema_option.rpartition(".")[0], dropped.takes(table, grows=grows)
+    of_all = config.route is not None and config.route.named_by is None
     return Forms(
-        _form(
-            config.schema_option.removesuffix(".schema"),
-            config.value,
-            topics,
-            dropped.takes(table, grows=grows),
-            gained,
-        ),
+        _of_all(option, config, config.value, topics, takes, gained)
+        if of_all
+        else _form(option, config.value, topics, takes, gained),
         _form("key", config.key, topics, dropped.takes(table, under="_key")) if config.key is not None else None,
         config.headers,
         config.require,
-        _route(config.route, names_before(config.steps, config.route.key_columns), topics) if config.route else None,
+        _route(config, config.route, topics) if config.route is not None else None,
     )
 
 
-def _route(route: Route, keys: tuple[str, ...], topics: Sequence[str]) -> RouteForm:
+def _of_all(
+    option: str,
+    config: PipelineConfig,
+    format: FormatOptions,
+    topics: Sequence[str],
+    takes: Takes,
+    gained: StructType | None = None,
+) -> Form:
+    """The format that all records of a route have: by it each names its table. It may have no columns."""
+    from pyspark.sql.types import StructType
+
+    route = config.route
+    assert route is not None
+    alone = route.bare(format)
+    form = Form(StructType([])) if alone else _form(option, format, topics, takes, gained)
+    if not alone and not names_schema(config, format):
+        return form
+    assert isinstance(format, AvroFormat)
+    assert format.registry is not None
+    return replace(form, names=Names(schemas_of(format.registry, "value"), alone))
+
+
+def _route(config: PipelineConfig, route: Route, topics: Sequence[str]) -> RouteForm:
+    keys, named_by = names_before(config.steps, route.key_columns), route.named_by
     text = f"CAST(({route.by}) AS STRING)"
     takes = f"{text} NOT IN ('', {literal(OTHER)})"
-    if route.values is not None:
-        takes += f" AND {text} IN ({', '.join(map(literal, route.values))})"
-    by = _form("value", route.named_by, topics, dropped.takes(None)) if route.named_by is not None else None
+    values = route.only(named_by or config.value)
+    if values is not None:
+        takes += f" AND {text} IN ({', '.join(map(literal, values))})"
+    by = _of_all("value", config, named_by, topics, dropped.takes(None)) if named_by is not None else None
     return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), keys, by)
 
 

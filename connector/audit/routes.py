@@ -26,6 +26,7 @@ from connector.audit.table import AuditedTable, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import FAULTS, Audit, partitions
 from connector.config import OTHER, PipelineConfig
+from connector.config.own_schema import SCHEMA_NAME
 from connector.config.truncates import kept_truncates
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, NotADeltaTable
@@ -216,7 +217,8 @@ def _without_table(
     known = " OR ".join(map(route.names, (*done.tables, *others))) or "false"
     # By the columns before the steps, as `route.by` sees them. A filter may leave such a record out.
     named = F.expr(f"IF(NOT ({known}), struct({route.sql} AS name), NULL)")
-    every = replace(every, frame=every.frame.withColumn(_NAMED, named))
+    frame = every.frame.withColumn(_NAMED, named)
+    every = replace(every, frame=frame.drop(SCHEMA_NAME) if known_forms.value.names is not None else frame)
     every = stepped(every, config.steps, kept_truncates(config, named=f"{_NAMED}.name"))
     nowhere = replace(every, frame=every.frame.where(f"{PROBLEM} IS NULL AND {_NAMED} IS NOT NULL"))
     if done.tables and nowhere.frame.isEmpty():

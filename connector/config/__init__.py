@@ -334,10 +334,11 @@ def _checked(
     options: Mapping[str, object], references: References, folder: str, moved: Moved = lambda path: path
 ) -> tuple[PipelineConfig | None, list[Fault]]:
     """The pipeline with these options, or None and all faults."""
+    options = beside_file(options, folder)
     with_sinks, of_route = with_route(options)
     with_key, of_key = with_kafkas_key(with_sinks, options)
     config, found = checked(
-        beside_file(with_key, folder),
+        with_key,
         PipelineConfig,
         moved=lambda path: moved(from_route(options, path)),
         beside=(TABLES,),

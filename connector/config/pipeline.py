@@ -224,6 +224,8 @@ class PipelineConfig(Options):
     def _subjects_are_known(self) -> Iterator[str]:
         for option in ("value", "key"):
             registry = getattr(getattr(self, option), "registry", None)
+            if option == "value" and self.route is not None and self.route.bare(self.value):
+                continue  # each table names its own
             if registry is not None and isinstance(self.source.topics, TopicPattern) and not registry.names_schemas:
                 yield (
                     f"{option}.registry: source.topics is a pattern, so the schema can't be found by the topic's name: "

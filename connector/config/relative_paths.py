@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path as File
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,10 +23,11 @@ FILES: tuple[tuple[str, ...], ...] = (
     ("key", "schema_file"),
     ("key", "descriptor_file"),
     ("key", "registry", "ca"),
+    ("route", "overrides", "*", "value", "schema_file"),
     ("source", "on_recreated_topic", "translated"),
 )
-"""The options with the path of a file that the driver reads. Executors read Kafka's certificates too, from a working
-directory of their own, so those paths stay as they are."""
+"""The options with the path of a file that the driver reads; * is any name. Executors read Kafka's certificates too,
+from a working directory of their own, so those paths stay as they are."""
 _Place = TypeVar("_Place")
 
 
@@ -40,12 +41,19 @@ def beside_file(options: Mapping[str, object], folder: str) -> dict[str, object]
 
 def _make_absolute(options: dict[str, object], path: tuple[str, ...], folder: str) -> None:
     name, *rest = path
-    value = options.get(name)
-    if isinstance(value, Mapping) and rest:
-        options[name] = inner = dict(value)
-        _make_absolute(inner, tuple(rest), folder)
-    elif isinstance(value, str) and value and not rest:
-        options[name] = absolute(value, folder)
+    for each in list(options) if name == "*" else [name]:
+        value = options.get(each)
+        if isinstance(value, Mapping) and rest:
+            options[each] = inner = dict(value)
+            _make_absolute(inner, tuple(rest), folder)
+        elif isinstance(value, str) and value and not rest:
+            options[each] = absolute(value, folder)
+
+
+def is_file(path: Sequence[object]) -> bool:
+    """Whether the option at this path is one of ``FILES``."""
+    same = (zip(path, each, strict=True) for each in FILES if len(each) == len(path))
+    return any(all(name in (part, "*") for part, name in pairs) for pairs in same)
 
 
 def tables_beside_file(config: PipelineConfig, folder: str, moved: Moved) -> tuple[PipelineConfig, list[Fault]]:

@@ -15,8 +15,10 @@ from connector.config.faults import Fault
 from connector.config.formats import AvroFormat, FormatOptions, JsonFormat
 from connector.config.kinds import Name, Options, Text, dotted, fits
 from connector.config.marks import Path
+from connector.config.own_schema import OwnSchema, unfit_for_schemas
 from connector.config.placeholders import merged, misplaced, placed, placeholders
 from connector.config.places import DeltaSink
+from connector.config.registry import ConfluentRegistry
 from connector.config.sinks import (
     SINK_TYPES,
     DeltaAggregateSink,
@@ -49,21 +51,14 @@ def _other(value: object) -> object:
     return value
 
 
-class OwnSchema(Options):
-    """How the records of one value are read."""
-
-    schema_: str = Field(alias="schema", min_length=1)
-    """Their columns, as Spark DDL, instead of those of ``value.schema``."""
-
-
 class RouteOverride(Options):
     """What is different for the table of one value."""
 
     sink: Mapping[str, Any] = Field(default_factory=dict)
     """Options of its sink."""
     value: OwnSchema | None = None
-    """A schema of its own: {schema: "id INT, reason STRING"}. The table has these columns. ``by`` and ``require`` see
-    those of ``value.schema``, which every record has to fit."""
+    """A schema of its own, which gives the table's columns. JSON: {schema: "id INT, reason STRING"}. Avro of a
+    registry: {subject: shop.Refund} or {schema_file: refund.avsc}."""
 
 
 class Route(Options):
@@ -71,7 +66,8 @@ class Route(Options):
 
     by: Annotated[Text, AfterValidator(steady)]
     """A SQL expression over the columns of a record, as in ``event_type`` or ``CAST(_headers['type'] AS STRING)``. Its
-    value names the record's table. It sees what ``require`` sees: the columns before the ``transform``."""
+    value names the record's table. It sees what ``require`` sees: the columns before the ``transform``. With Avro of a
+    Confluent registry both also see ``_schema``, the full name of the schema that the record was written with."""
     sink: Mapping[str, Any]
     """The options of a sink. In its path or table, ``{route}`` stands for the value of ``by``; if ``by`` is a column,
     its name in braces does too."""
@@ -84,7 +80,8 @@ class Route(Options):
     value does."""
     overrides: Mapping[str, RouteOverride] = Field(default_factory=dict)
     """What is different for a value: value -> options, such as {returns: {sink: {key: [id, line]}}}. With
-    {returns: {value: {schema: ...}}} its records have a schema of their own."""
+    {returns: {value: {schema: ...}}} its records have a schema of their own: of JSON ``schema``, of Avro in a registry
+    ``subject`` or ``schema_file``."""
     max_tables: Annotated[int, Field(ge=1, le=10_000)] = 200
     """The largest number of tables. An epoch that would make more of them stops the run."""
     _value: str | None = PrivateAttr(None)
@@ -129,23 +126,50 @@ class Route(Options):
         return self._named_by
 
     @property
-    def own_schemas(self) -> Mapping[str, str]:
+    def own(self) -> Mapping[str, OwnSchema]:
         """Value -> the schema of its records, of those that have one of their own."""
-        own = {value: override.value for value, override in self.overrides.items()}
-        return {value: schema.schema_ for value, schema in own.items() if schema is not None}
+        return {value: each.value for value, each in self.overrides.items() if each.value is not None}
+
+    def bare(self, format: FormatOptions) -> bool:
+        """Whether records share no columns: each table has a schema of its own, and ``format``, that of the file, says
+        none."""
+        if not isinstance(format, AvroFormat) or format.schema_file is not None or isinstance(self.other, Mapping):
+            return False
+        registry, values = format.registry, self.values or self.overrides
+        unsaid = isinstance(registry, ConfluentRegistry) and registry.subject is None
+        return unsaid and bool(self.own) and self.own.keys() >= {*values}
+
+    def only(self, format: FormatOptions) -> tuple[str, ...] | None:
+        """The only values that get a table; None: each does. ``format``: that of the file."""
+        return tuple(self.own) if self.values is None and self.bare(format) else self.values
 
     def of(self, value: str, format: FormatOptions) -> tuple[Route, FormatOptions]:
-        """A copy that is about the table of one value, and the format of its records. ``format``: that of the file."""
+        """A copy that is about the table of one value, and the format of its records. ``format``: that of the file.
+
+        Raises ConfigurationError for a value whose records nothing reads."""
         copy = self.model_copy()
         copy._value = value
-        if value not in self.own_schemas:
+        if value not in self.own:
+            if self.bare(format):
+                raise ConfigurationError(
+                    f"The log knows a table of {value!r}, and {OPTION}.overrides has no schema of its records.",
+                    hint=f"Put {OPTION}.overrides.{value}.value back: {{subject: ...}} or {{schema_file: ...}}. The "
+                    "table stays exact only as long as the pipeline knows it.",
+                )
             return copy, format
         copy._named_by = format
-        return copy, format.model_copy(update={"schema_": self.own_schemas[value]})
+        return copy, self.own[value].reads(format)
 
     def schema_option(self, value: str | None) -> str:
         """The option with the schema of a value's records, for messages."""
-        return f"{OPTION}.overrides.{value}.value.schema" if value in self.own_schemas else "value.schema"
+        own = self.own.get(value or "")
+        return f"{OPTION}.overrides.{value}.value.{own.option}" if own is not None else "value.schema"
+
+    @property
+    def advice(self) -> str | None:
+        """What to do where the table of ``value`` doesn't take its records. None: they have no schema of their own."""
+        own = self.own.get(self._value or "")
+        return own.advice(self.schema_option(self._value)) if own is not None else None
 
     def sink_of(self, value: str, folder: str) -> DeltaSink:
         """The sink of one value; of ``OTHER``, that of the other records.
@@ -181,7 +205,7 @@ class Route(Options):
         Tables with a schema of their own count only if no other one has a key: they have columns of their own.
         """
         keys = {name: sink.key for name, sink in self.sinks.items() if isinstance(sink, KeyedSink)}
-        shared = {name: key for name, key in keys.items() if name not in self.own_schemas}
+        shared = {name: key for name, key in keys.items() if name not in self.own}
         return tuple(dict.fromkeys(column for key in (shared or keys).values() for column in key))
 
     @property
@@ -262,8 +286,8 @@ def unfit_for(route: Route, config: PipelineConfig) -> Iterator[str]:
             yield f"{option} doesn't work with route. Write a pipeline file for each table"
     if config.on_new_column == "add":
         yield from _unfit_to_grow(route, config.value)
-    if route.own_schemas:
-        yield from _unfit_for_schemas(config, next(iter(route.own_schemas)), route)
+    if route.own:
+        yield from unfit_for_schemas(config, route)
     if route.other == "dead_letter" and config.on_bad_record != "dead_letter":
         yield "route.other: dead_letter needs on_bad_record: dead_letter, and a place for dead letters"
     places = []
@@ -303,22 +327,3 @@ def _unfit_to_grow(route: Route, value: FormatOptions) -> Iterator[str]:
                 f"route.overrides.{name}.sink: ignore_null_updates: true doesn't work with on_new_column: add; list "
                 "the columns instead"
             )
-
-
-def _unfit_for_schemas(config: PipelineConfig, value: str, route: Route) -> Iterator[str]:
-    """What of the other options doesn't go with a schema of its own, as ``value`` has one."""
-    if not isinstance(config.value, JsonFormat):
-        yield (
-            f"{route.schema_option(value)}: needs value: {{format: json}}. Records in {config.value.format} have the "
-            "schema of the file"
-        )
-    if config.on_new_column is not None:
-        yield (
-            f"on_new_column: {config.on_new_column} doesn't work with a schema of its own in route.overrides, whose "
-            "fields value.schema lacks"
-        )
-    why = "work with a schema of its own in route.overrides: it has other columns than value.schema"
-    if config.transform is not None:
-        yield f"transform doesn't {why}"
-    if config.steps:
-        yield f"steps don't {why}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector.config.formats import schema_files, unset_since
 from connector.config.layout import LAYOUT
@@ -25,9 +25,14 @@ def shape_of(config: PipelineConfig) -> str:
     layout = {
         index: {"part", *(LAYOUT if isinstance(sink, DeltaSink) else ())} for index, sink in enumerate(config.sinks)
     }
-    unset = {option: unset_since(getattr(config, option)) for option in ("value", "key")}
+    unset: dict[str, Any] = {option: unset_since(getattr(config, option)) for option in ("value", "key")}
+    files = b""
+    if config.route is not None:
+        own = config.route.own
+        unset["route"] = {"overrides": {value: {"value": each.unset} for value, each in own.items()}}
+        named = [each.reads(config.value) for each in own.values() if each.schema_file is not None]
+        files = schema_files(config.value, config.key, *named)
     shaping = config.model_dump_json(include=_SHAPING, exclude={"sinks": layout, **unset})
-    files = schema_files(config.value, config.key) if config.route is not None else b""
     return hashlib.sha256(shaping.encode() + files + _steps(config)).hexdigest()[:16]
 
 

@@ -29,6 +29,7 @@ from connector.decode.protobuf import ProtobufFile, ProtobufOfRegistry
 from connector.decode.protobuf_schema import of_file
 from connector.decode.registry import opened, opened_json, opened_protobuf
 from connector.decode.rows import Rows
+from connector.decode.schema_name import SchemaNames, WithSchemaName
 from connector.decode.text import Bytes, Text
 from connector.decode.validated import Validated
 from connector.spark.compat import from_ddl, needs
@@ -83,7 +84,8 @@ def record_format(
             avro: Format = AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column, held)
         else:
             avro = AvroFile(spark, reader or "")
-        refuse_own_names(option, avro.type, _OF_AVRO)
+        if option == "value":  # a key is one column, whatever is in it
+            refuse_own_names(option, avro.type, _OF_AVRO)
         return avro
     if isinstance(options, ProtobufFormat):
         return _protobuf(option, options, topics, on_new_column, held)
@@ -108,9 +110,8 @@ def record_format(
 
 
 def refuse_own_names(option: str, row: DataType, hint: str) -> None:
-    """Refuse the columns of an Avro schema if one has the name of a column of Lakelock's own. A key is one column,
-    whatever is in it."""
-    for name in own_names(row) if option == "value" else ():
+    """Refuse the columns of an Avro schema if one has the name of a column of Lakelock's own."""
+    for name in own_names(row):
         raise ConfigurationError(
             f"{option}: the Avro schema has a field {name}, and Lakelock itself uses the column {name} "
             f"({', '.join(OWN_COLUMNS)}).",
@@ -134,11 +135,39 @@ def _protobuf(
     return ProtobufFile(of_file(option, options.descriptor_file), options.message, declared, option=option)
 
 
-def own_format(value: JsonFormat, schema: str, option: str) -> Format:
-    """The format of the records of a route's value with a schema of its own. ``value``: that of the file; ``option``
-    names the schema. Raises ConfigurationError."""
-    format = Json(_json_schema(option, schema), value.mode == "permissive", option=option)
+def own_format(
+    value: FormatOptions,
+    option: str,
+    spark: SparkSession,
+    topics: Sequence[str],
+    *,
+    held: Collection[str] = (),
+    pinned: str | None = None,
+) -> Format:
+    """The format of the records of a route's value with a schema of its own. ``option`` names the schema. ``held``: as
+    in ``record_format``; ``pinned``: the ID of the schema to take for the newest one of the subject.
+
+    Raises what ``record_format`` raises.
+    """
+    if isinstance(value, AvroFormat) and value.registry is not None:
+        reader = _file(option.removesuffix(".schema_file"), value.schema_file) if value.schema_file else None
+        registry = opened(value.registry)
+        avro = AvroOfRegistry(spark, registry, topics, "value", reader, held=held, pinned=pinned, fixed=True)
+        refuse_own_names(option, avro.type, _OF_AVRO)
+        return avro
+    assert isinstance(value, JsonFormat)
+    format = Json(_json_schema(option, value.schema_ or ""), value.mode == "permissive", option=option)
     return Framed(format) if value.framed else format  # a registry has been asked for the record's ID already
+
+
+def with_schema_name(value: AvroFormat, format: Format | None) -> Format:
+    """The format with the column ``_schema``. ``format`` None: there are no other columns. Raises
+    ConfigurationError."""
+    if format is None:
+        assert value.registry is not None
+        return SchemaNames(opened(value.registry))
+    assert isinstance(format, AvroOfRegistry)
+    return WithSchemaName(format)
 
 
 def _json(

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from connector.decode.avro_evolution import checked_decimals, grown, new_fields, unrounded, with_symbols
 from connector.decode.avro_resolution import misfit
-from connector.decode.avro_schema import AvroSchema, parse
+from connector.decode.avro_schema import AvroSchema, full_name, parse
 from connector.decode.format import NeverPlain, SchemaFixed, problem_of
 from connector.decode.held import is_own, lacks, taken_names
 from connector.decode.registry.record_schemas import RecordSchemas
-from connector.decode.registry.registry import Part, Registry
+from connector.decode.registry.registry import Part, Registry, WriterSchema
 from sinks.errors import ConfigurationError, JarsMissing, UnusableSchema
 from sinks.spark.row_errors import problem as first_line
 from sinks.spark.schema_changes import OnNewColumn
@@ -36,6 +36,7 @@ _END = bytes.fromhex("4c616b65106f9d3b")
 _END_AS_DOUBLE = struct.unpack("<d", _END)[0]
 _ROUNDED = "a whole number in it isn't exactly one of the FLOAT or DOUBLE that its column is"
 _PARSED = "_parsed_avro"
+_READER = "the reader's schema"
 _OF_FILE = "The Avro schema in the file that schema_file names"
 
 
@@ -215,27 +216,46 @@ class AvroOfRegistry(NeverPlain):
         on_new_column: OnNewColumn | None = None,
         held: Collection[str] = (),
         rows: Collection[str] = (),
+        *,
+        pinned: str | None = None,
+        fixed: bool = False,
     ) -> None:
         """``reader`` is JSON text. ``on_new_column`` says what to do with fields that the reader's schema lacks.
 
         ``add`` adds them to it, ``ignore`` ignores them, ``fail`` makes a problem. With None they are ignored if a
         reader's schema was given, and otherwise a problem. ``held``: the paths of fields that a table has a column for,
         in lower case. They are never ignored, unless a reader's schema was given. ``rows``: the fields that become the
-        columns, by default the value itself. None of Lakelock's own is ever added to them.
+        columns, by default the value itself. None of Lakelock's own is ever added to them. ``pinned``: the ID of the
+        schema to take for the subject's latest. ``fixed``: once the versions that the subject has now are known, the
+        type stays as it is.
 
         Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
         self._spark = spark
         self._wire = registry.wire
-        self._reader = parse(reader, of=_OF_FILE) if reader is not None else _latest(registry, topics, part)
+        self.reader_id: str | None = None
+        """The ID of the schema that was the latest one. None: the reader's schema was given."""
+        if reader is not None:
+            self._reader = parse(reader, of=_OF_FILE)
+        else:
+            latest = registry.schema(pinned) if pinned is not None else _latest(registry, topics, part)
+            self._reader, self.reader_id = latest.schema, latest.id
         self._given = reader is not None
         self._latest, self._held, self._part, self._rows = self._reader, () if self._given else held, part, rows
+        self._lacking = ("its subject's newest schema at the run's start", "") if fixed else (_READER, part)
         self._grows = on_new_column == "add" and not self._given
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and not self._given)
         self._writers: dict[str, AvroSchema] = {}
         self.type = _type(spark, self._reader)
-        self._schemas = RecordSchemas(registry, topics, part, self._learn)
-        self._schemas.request_versions()
+        self.schemas = RecordSchemas(registry, topics, part, self._learn)
+        self.schemas.request_versions()
+        if fixed:
+            self._held = ()
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """ID -> the full name of the schema, of those whose records can be read. Empty: it has none."""
+        return {schema_id: full_name(writer.root) for schema_id, writer in self._writers.items()}
 
     @property
     def comments(self) -> Mapping[str, str]:
@@ -260,7 +280,7 @@ class AvroOfRegistry(NeverPlain):
             if why is not None:
                 return f"can't be read as the reader's schema: {why}"
             fields = new_fields(self._reader, writer) if self._refuses_fields else ()
-            if why := lacks(fields, "the reader's schema", self._part):
+            if why := lacks(fields, *self._lacking):
                 return why
         except UnusableSchema:
             self._reader = before
@@ -289,11 +309,11 @@ class AvroOfRegistry(NeverPlain):
 
     def begin_epoch(self) -> None:
         """See `Format.begin_epoch`."""
-        self._schemas.begin_epoch()
+        self.schemas.begin_epoch()
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """See `Format.resolve`, and `RecordSchemas.resolve`."""
-        self._schemas.resolve(ids, records)
+        self.schemas.resolve(ids, records)
 
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See `Format.decoded`. Don't filter by it: Spark would move the filter down and decode every record twice."""
@@ -308,7 +328,7 @@ class AvroOfRegistry(NeverPlain):
         parsed = None
         why: str | None = MALFORMED
         for number, ids in enumerate(alike.values()):
-            mine, writer = self._schemas.one_of(value, ids), self._writers[ids[0]]
+            mine, writer = self.schemas.one_of(value, ids), self._writers[ids[0]]
             as_written = unrounded(self._reader, writer)
             if as_written != self._reader:
                 why = f"{MALFORMED}, or {_ROUNDED}"
@@ -322,13 +342,13 @@ class AvroOfRegistry(NeverPlain):
         if parsed is None:
             parsed = F.when(F.lit(False), enveloped(payload, self._reader, self._reader))
         kept = records.columns
-        judged = _judged(records.withColumn(_PARSED, parsed), value, self.type, self._schemas.problem(value, why), into)
+        judged = _judged(records.withColumn(_PARSED, parsed), value, self.type, self.schemas.problem(value, why), into)
         return judged.drop(*(name for name in kept if name.startswith(_PARSED)))
 
 
-def _latest(registry: Registry[AvroSchema], topics: Sequence[str], part: Part) -> AvroSchema:
-    found = {topic: registry.latest(topic, part).schema for topic in topics}
-    if len({schema.text for schema in found.values()}) > 1:
+def _latest(registry: Registry[AvroSchema], topics: Sequence[str], part: Part) -> WriterSchema[AvroSchema]:
+    found = {topic: registry.latest(topic, part) for topic in topics}
+    if len({latest.schema.text for latest in found.values()}) > 1:
         raise ConfigurationError(
             f"The topics {', '.join(found)} have different schemas in the registry, and one table can't have both.",
             hint="Say which schema to read the records with: schema_file, or registry.subject.",

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from connector.config.own_schema import SCHEMA_NAME
 from connector.decode.format import UNKNOWN, Format, problem_of
 from connector.decode.tombstone_key import of_kafkas_key, of_text
 from connector.decode.unquoted import unquoted
@@ -94,6 +95,8 @@ class RecordDecoder:
     quotes: bool = True
     """Whether an error may show the start of a value. A record with sensitive columns is never quoted: where it is
     malformed, nobody knows which of them a text belongs to."""
+    names_schema: bool = False
+    """Whether ``value`` has the column ``_schema``, which is for ``require`` and ``route`` only."""
 
     def __call__(self, records: DataFrame) -> DataFrame:
         """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem``, ``_raw``, and
@@ -106,6 +109,8 @@ class RecordDecoder:
             frame = self._ruled(frame, self.require)
         if self.route is not None:
             frame = _routed(frame, self.route)
+        if self.names_schema:
+            frame = frame.drop(SCHEMA_NAME)
         for own in self.own:
             frame = own.added(frame, self.key)
         if self.steps is not None:
@@ -324,7 +329,8 @@ def _routed(frame: DataFrame, route: Routing) -> DataFrame:
     from pyspark.sql.types import AtomicType
 
     hint = "Write an expression over the columns of a record, as in event_type, or CAST(_headers['type'] AS STRING) "
-    kind = type_of(frame, "route.by", route.by, f"{hint}with headers: true.")
+    hint += f"with headers: true. {SCHEMA_NAME} needs value: {{format: avro}} with Confluent's registry."
+    kind = type_of(frame, "route.by", route.by, hint)
     if not isinstance(kind, AtomicType):
         raise ConfigurationError(f"route.by: {route.by!r} is {sql_type(kind).upper()}, and has to be one value.")
     named = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN {route.sql} END AS {ROUTE}")

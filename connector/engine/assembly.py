@@ -26,6 +26,7 @@ from connector.engine.letters_again import RoutedLetters
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
 from connector.engine.outputs import Other, Table, outputs, with_new_columns
+from connector.engine.pinned_schemas import pinned_schemas, with_schemas
 from connector.engine.rehearsal import rehearsed, worthwhile
 from connector.engine.renamed import refuse_renamed, refuse_what_it_has
 from connector.engine.replaced import refuser
@@ -261,11 +262,12 @@ class Assembly:
     @property
     def _shape(self) -> str:
         """What makes the rows of a record: the pipeline file. If an epoch may be read again by another process, also
-        what its session makes of times and of bad casts."""
+        what its session makes of times and of bad casts, and the schemas of a registry that read it."""
         if self.routes is None:
             return self.config.shape
         settings = (self.spark.conf.get(name, "") for name in _OF_ROWS)
-        return "-".join([self.config.shape, *(str(setting) for setting in settings)])
+        shape = "-".join([self.config.shape, *(str(setting) for setting in settings)])
+        return with_schemas(shape, self.routes.schema_ids)
 
     def _coordinator(
         self,
@@ -355,8 +357,9 @@ def assembled(
             made: Sequence[Output]
             if config.route is not None:
                 assert log is not None
-                begun = partial(_has_begun, log)
-                routes = stack.enter_context(routed(config, spark, none, run=run, begun=begun, small=small))
+                begun, pinned = partial(_has_begun, log), pinned_schemas(config, log)
+                made_routes = routed(config, spark, none, run=run, begun=begun, pinned=pinned, small=small)
+                routes = stack.enter_context(made_routes)
                 made = [routes.split]
             else:
                 made = stack.enter_context(outputs(config, spark, none, log.staging if log else ""))

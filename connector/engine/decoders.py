@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Literal
 from connector.config import (
     OTHER,
     OWN_COLUMNS,
+    AvroFormat,
     DeltaAggregateSink,
-    JsonFormat,
+    DeltaSink,
     KeyedSink,
     PipelineConfig,
     TopicPattern,
 )
 from connector.config.nearest import did_you_mean
+from connector.config.own_schema import names_schema
 from connector.config.steps import names_before
 from connector.config.transform_sql import column_words
 from connector.config.truncates import kept_truncates
-from connector.decode import as_declared, own_format, record_format
+from connector.decode import as_declared, own_format, record_format, with_schema_name
+from connector.decode.avro import AvroOfRegistry
 from connector.decode.debezium import METADATA, OP
 from connector.decode.format import Format
 from connector.decode.held import paths
@@ -41,6 +44,7 @@ from connector.decode.records import (
     fields_of,
     refuse_tombstones,
 )
+from connector.decode.schema_name import SchemaNames, WithSchemaName
 from connector.decode.steps import Steps
 from connector.decode.transform import transform
 from sinks.delta.table import DeltaTable
@@ -82,12 +86,16 @@ class Decoder:
 
 
 def decoders(
-    config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable] = MappingProxyType({})
+    config: PipelineConfig,
+    spark: SparkSession,
+    tables: Mapping[int, DeltaTable] = MappingProxyType({}),
+    pinned: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Decoder]:
     """One decoder per sink of the pipeline file, in its order; one for all tables of a route.
 
     ``tables``: the tables of sinks, by the sink's number in the file; their columns count for ``on_new_column``. A sink
-    without a key takes no tombstones. They are refused only where that sink takes its rows.
+    without a key takes no tombstones. They are refused only where that sink takes its rows. ``pinned``: of a route,
+    value -> the ID of the schema to take for the newest one of its subject.
 
     Raises ConfigurationError for a format or schema that can't be used.
     """
@@ -99,10 +107,12 @@ def decoders(
         keys = [names_before(config.steps, config.route.key_columns) or None]
     first = next((key for key in keys if key), None)
     ways = [(columns or first, kept) for columns, kept in zip(keys, _truncates(config, value), strict=True)]
+    own = _own_columns(config, spark, pinned)
     decode = {
         (columns, kept): RecordDecoder(
             value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
-            raw=config.dead_letters is not None, route=_routing(config), own=_own_columns(config),
+            raw=config.dead_letters is not None, route=_routing(config), own=own,
+            names_schema=isinstance(value, SchemaNames | WithSchemaName),
             steps=Steps(config.steps, kept) if config.steps else None, quotes=not config.sensitive,
         )
         for columns, kept in set(ways)
@@ -132,9 +142,7 @@ def _formats(
     config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable]
 ) -> tuple[Format, Format | None]:
     """Of the value and of the key."""
-    topics = config.source.topics
-    if isinstance(topics, TopicPattern):
-        topics = (topics.pattern,)  # a registry is asked for a subject of this name
+    topics = _topics(config)
     # Steps and a transform make columns of their own: a column of the table isn't a field of the records.
     learns = config.on_new_column != "add" or not config.reshaped
     of_fields = [number for number, sink in enumerate(config.sinks) if not isinstance(sink, DeltaAggregateSink)]
@@ -145,17 +153,27 @@ def _formats(
     grows = unknown == "add" and config.route is None
     if unknown == "add" and not grows:
         unknown = "fail"  # tables of a route get declared columns only, and no field is lost in silence
-    value = record_format(
-        "value", config.value, spark, topics, on_new_column=unknown,
-        added=partial(_with_columns_of, tables.values()) if grows else as_declared,
-        held=held,
-    )  # fmt: skip
+    value = None
+    if config.route is None or not config.route.bare(config.value):
+        value = record_format(
+            "value", config.value, spark, topics, on_new_column=unknown,
+            added=partial(_with_columns_of, tables.values()) if grows else as_declared,
+            held=held,
+        )  # fmt: skip
+    if value is None or names_schema(config, config.value):
+        assert isinstance(config.value, AvroFormat)
+        value = with_schema_name(config.value, value)
     key_format = None
     if config.key is not None:
         of_key = [each.removeprefix(_IN_KEY) for each in held if each.startswith(_IN_KEY)]
         ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" else None
         key_format = record_format("key", config.key, spark, topics, on_new_column=ignored, held=of_key)
     return value, key_format
+
+
+def _topics(config: PipelineConfig) -> tuple[str, ...]:
+    topics = config.source.topics
+    return (topics.pattern,) if isinstance(topics, TopicPattern) else topics  # a registry has a subject of this name
 
 
 def _truncates(config: PipelineConfig, value: Format) -> Sequence[str]:
@@ -171,7 +189,7 @@ def _refuse_unknown(config: PipelineConfig, value: Format) -> None:
     """Raises ConfigurationError for a sensitive column that no record has: the values of the one that is meant would be
     shown."""
     known = {*fields_of(value), KEY, HEADERS}
-    if config.route is not None and config.route.own_schemas:
+    if config.route is not None and config.route.own:
         return
     for column in config.sensitive:
         if column not in known and column not in column_words(config.transform or ""):
@@ -197,18 +215,27 @@ def _routing(config: PipelineConfig) -> Routing | None:
         return None
     stays = route.other == "ignore" or isinstance(route.other, Mapping)
     otherwise: Literal["elsewhere", "failure", "problem"] = "elsewhere" if stays else "problem"
-    return Routing(route.by, route.values, "failure" if route.other == "fail" else otherwise, ("", OTHER))
+    return Routing(route.by, route.only(config.value), "failure" if route.other == "fail" else otherwise, ("", OTHER))
 
 
-def _own_columns(config: PipelineConfig) -> tuple[OwnColumns, ...]:
-    route, format = config.route, config.value
-    if route is None or not isinstance(format, JsonFormat):
+def _own_columns(config: PipelineConfig, spark: SparkSession, pinned: Mapping[str, str]) -> tuple[OwnColumns, ...]:
+    route = config.route
+    if route is None:
         return ()
     found = []
-    for number, (value, schema) in enumerate(route.own_schemas.items()):
-        (sink,) = config.routed(value).sinks
-        own = own_format(format, schema, route.schema_option(value))
-        found.append(OwnColumns(value, own, sink.key if isinstance(sink, KeyedSink) else (), number))
+    for number, (value, own) in enumerate(route.own.items()):
+        alone = config.routed(value)
+        (sink,) = alone.sinks
+        assert isinstance(sink, DeltaSink)
+        # What the subject has dropped since, and the table has a column for, is still read.
+        tables = [DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place)] if own.subject else []
+        format = own_format(
+            alone.value, route.schema_option(value), spark, _topics(config), held=_held(tables),
+            pinned=pinned.get(value),
+        )  # fmt: skip
+        key = sink.key if isinstance(sink, KeyedSink) else ()
+        schema_id = format.reader_id if isinstance(format, AvroOfRegistry) else None
+        found.append(OwnColumns(value, format, key, number, schema_id))
     return tuple(found)
 
 

@@ -20,6 +20,7 @@ from sinks.spark.limits import Limit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ class Split(NoTable):
     decode: Decoder
     label: str
     """The place as the file has it, with its placeholder."""
-    template: Table
-    """A table of no value: it says the columns."""
+    template: Table | None
+    """A table of no value: it says the columns. None: each table has a schema of its own."""
     problem: Callable[[], str | None]
     """SQL of what is wrong with a row for its table."""
     begun: Callable[[], bool]
@@ -97,7 +98,13 @@ class Split(NoTable):
         def reduce(rows: DataFrame, _: Epoch) -> DataFrame:
             return (refuse_problem(rows, problem) if self.refuses and problem is not None else rows).drop(*judged)
 
-        return Derivation(columns=self.template.derivation.columns, reduce=reduce, problem=problem)
+        return Derivation(columns=self._columns, reduce=reduce, problem=problem)
+
+    @property
+    def _columns(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        return self.template.derivation.columns if self.template is not None else StructType([])
 
     def ready(self) -> None:
         """Nothing: a table is made when its first row has come."""
@@ -108,7 +115,7 @@ class Split(NoTable):
 
     def made_by(self, *, plain: bool = False) -> str:
         """The SQL that makes a table of any value, if the sink says how."""
-        return self.template.made_by(plain=plain)
+        return self.template.made_by(plain=plain) if self.template is not None else ""
 
     def unfit(self, _: DataFrame) -> Sequence[Limit]:
         """Nothing: the limits of each table are part of ``problem``."""

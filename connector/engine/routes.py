@@ -12,10 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING
 
-from connector.config import OTHER, DeltaAppendSink, DeltaPlace, DeltaSink, KeyedSink, PipelineConfig
+from connector.config import OTHER, DeltaAppendSink, DeltaPlace, DeltaSink, JsonFormat, KeyedSink, PipelineConfig
 from connector.config.apart import nested
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE
@@ -26,12 +25,11 @@ from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.in_parallel import of_each
 from connector.engine.letters_again import RECORD, letters_version, without_rows_there
 from connector.engine.outputs import Table
-from connector.engine.record_errors import about_the_records
 from connector.engine.routed_table import RoutedTable, Split, Template
+from connector.engine.shared_session import SharedSession
 from connector.protocol.steps import Event, Observer, Step
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated
-from connector.spark.tuning import FEW, for_few
 from sinks.contract import Committed, Epoch, Prepared
 from sinks.delta.table import DeltaTable
 from sinks.delta.unstaged import Unstaged
@@ -71,17 +69,20 @@ class Routes:
     """Values whose tables are in the coordinator log."""
     _places: dict[str, DeltaPlace] = field(default_factory=dict)
     """Value -> the place of its table."""
-    _shared: list[_Shared] = field(default_factory=list)
+    _shared: list[SharedSession] = field(default_factory=list)
     """The sessions that the tables share."""
     _kept: ExitStack = field(default_factory=ExitStack)
     """What the running epoch keeps: its rows, and the view of them."""
 
     def __post_init__(self) -> None:
+        assert self.config.route is not None
         every = self.config.alone(0)
-        self._template = self._made_template(every, None)
+        self._base = None if self.config.route.bare(self.config.value) else self._made_template(every, None)
+        """Of the tables that have no schema of their own. None: there are none."""
         self._own = {own.value: self._made_template(self.config.routed(own.value), own) for own in self._all_own}
         self.split = Split(
-            replace(self.decode, shape=self._judged_by_its_own), every.sinks[0].place, self._template.table,
+            replace(self.decode, shape=self._judged_by_its_own), every.sinks[0].place,
+            self._base.table if self._base is not None else None,
             self._problem_by_table, self.begun, refuses=self.config.on_bad_record == "fail",
         )  # fmt: skip
 
@@ -179,7 +180,7 @@ class Routes:
         ``records``: as Kafka gives them; ``names``: of the tables that they name. Raises SchemaMismatch.
         """
         own = [name for name in names if name in self._own]
-        if not own:
+        if not own or not isinstance(self.config.value, JsonFormat):
             return []
         named = self.decode.decode.named(records)
         looked = (look_at_value(self.config, named, name, first=not self._of(name).output.exists) for name in own)
@@ -250,9 +251,10 @@ class Routes:
     def _problem_by_table(self) -> str | None:
         """SQL of what is wrong with a row for its table. Tables that refuse the same are told apart by nobody."""
         whens = [f"WHEN {own.mine} THEN {own.problem}" for own in self._all_own]
-        usual, differ = self._template.usual, dict[str | None, list[str]]()
+        usual = self._base.usual if self._base is not None else None
+        differ: dict[str | None, list[str]] = {}
         for routed in self._tables.values():
-            found = routed.problem if routed.template is self._template else usual
+            found = routed.problem if routed.template is self._base else usual
             if found != usual:
                 differ.setdefault(found, []).append(routed.where)
         whens += [f"WHEN {' OR '.join(where)} THEN {found or 'NULL'}" for found, where in differ.items()]
@@ -265,6 +267,11 @@ class Routes:
             table = self._tables.get(own.value)
             rows = own.judged(rows, table.problem if table is not None else self._own[own.value].usual)
         return rows
+
+    @property
+    def schema_ids(self) -> Sequence[str]:
+        """Those by which records of own subjects are read, see ``pinned_schemas``."""
+        return [own.schema_id for own in self._all_own if own.schema_id is not None]
 
     @property
     def _all_own(self) -> Sequence[OwnColumns]:
@@ -297,7 +304,8 @@ class Routes:
             assert isinstance(sink, DeltaSink)
             self._take_place(name, sink)
             shared = self._session()
-            template = self._own.get(name, self._template)
+            template = self._own.get(name, self._base)
+            assert template is not None  # else there is no configuration of this table
             output = self._table(config, sink, shared.spark, template.own)
             with shared.turn(0):
                 folded = refuse_unfolded(config, output)
@@ -334,7 +342,10 @@ class Routes:
 
     def _table(self, config: PipelineConfig, sink: DeltaSink, spark: SparkSession, own: OwnColumns | None) -> Table:
         on_new = config.on_new_column if config.on_new_column == "add" else None
-        table = DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place, on_new_column=on_new)
+        table = DeltaTable(
+            spark, path=sink.folder, name=sink.table, label=sink.place, on_new_column=on_new,
+            advice=config.route.advice if config.route is not None else None,
+        )  # fmt: skip
         return Table.of(config, table, self.decode, self._as_taken(self.rows, own, keyed=isinstance(sink, KeyedSink)))
 
     def _as_taken(self, rows: DataFrame, own: OwnColumns | None, *, keyed: bool) -> DataFrame:
@@ -345,7 +356,7 @@ class Routes:
     def _with_columns(self, rows: DataFrame, own: OwnColumns | None) -> DataFrame:
         return own.alone(rows) if own is not None else rows.drop(*(each.column for each in self._all_own))
 
-    def _session(self) -> _Shared:
+    def _session(self) -> SharedSession:
         """The session of the next table.
 
         A MERGE takes its epoch from the session, so of the tables that share one only one may be at work.
@@ -354,26 +365,8 @@ class Routes:
             return self._shared[len(self._tables) % self.at_once]
         own = self.spark if is_connect(self.spark) else self.sessions.enter_context(isolated(self.spark))
         merging(own, staged=False)
-        self._shared.append(_Shared(own, self.config.spark_options, self.small))
+        self._shared.append(SharedSession(own, self.config.spark_options, self.small))
         return self._shared[-1]
-
-
-@dataclass(frozen=True)
-class _Shared:
-    """A session that some of the tables share."""
-
-    spark: SparkSession
-    options: Mapping[str, str]
-    small: bool
-    lock: Lock = field(default_factory=Lock)
-
-    @contextmanager
-    def turn(self, appended: int | None) -> Iterator[None]:
-        """Have the session alone. ``appended``: the number of rows that are going to be; 0: a question; None: they are
-        merged."""
-        few = self.small if appended == 0 else appended is not None and appended <= FEW
-        with self.lock, for_few(self.spark, self.options, few=few), about_the_records():
-            yield
 
 
 @contextmanager
@@ -384,12 +377,14 @@ def routed(
     *,
     run: str,
     begun: Callable[[], bool],
+    pinned: Mapping[str, str],
     small: bool = False,
 ) -> Iterator[Routes]:
     """The tables of a pipeline with a route. ``records``: none, as Kafka gives them; ``begun``: whether the pipeline
-    has committed an epoch. ``small``: whether its tables are small. Raises ConfigurationError.
+    has committed an epoch. ``pinned``: as in ``decoders``. ``small``: whether its tables are small. Raises
+    ConfigurationError.
     """
-    (decode,) = decoders(config, spark)
+    (decode,) = decoders(config, spark, pinned=pinned)
     with ExitStack() as sessions:
         # With dead letters a record's problem is no column of the rows that a table gets.
         rows = decode(records).drop(PROBLEM)

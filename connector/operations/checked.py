@@ -102,7 +102,8 @@ class Checked(Shown):
         for sink in self.sinks:
             place = _from_here(sink.place)
             lines.append(Line(sink.kind, f"ok: {place} {'fits' if sink.exists else 'will be made'}"))
-            lines.append(Line("columns", ", ".join(sink.columns)))
+            if sink.columns:  # of a route each table may have its own
+                lines.append(Line("columns", ", ".join(sink.columns)))
             lines += [Line("rule", rule) for rule in sink.rules]
             lines += [Line(" " if number else "layout", line) for number, line in enumerate(sink.made_by.splitlines())]
             lines += [Line("differs", difference) for difference in sink.differs]

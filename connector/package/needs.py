@@ -8,7 +8,7 @@ from pathlib import Path
 
 from connector.config import checked_elsewhere, peek
 from connector.config.kinds import REFERENCE, dotted
-from connector.config.relative_paths import FILES
+from connector.config.relative_paths import is_file
 from connector.config.secret_places import holds_secret
 from sinks.errors import ConfigurationError
 from sinks.kafka import SECRET
@@ -71,7 +71,7 @@ def _note(found: Needs, path: _Path, text: str) -> None:
         _add(found.tables, text)
     if path[:2] == ("source", "kafka") and option.endswith(".location") and Path(text).is_absolute():
         _add(found.there, text)
-    if path in FILES and ":" not in text:
+    if is_file(path) and ":" not in text:
         if Path(text).is_absolute():
             _add(found.there, text)
         elif Path(text).name != text or not (found.file.parent / text).is_file():

@@ -37,7 +37,8 @@ class DeltaTable:
 
     ``path``: a folder or URI, relative to the working directory; or ``name``: ``catalog.schema.table``.
     ``label``: what messages and a coordinator log call it. ``on_new_column``: what happens to columns that the rows
-    have and the table lacks; None: as ``fail``.
+    have and the table lacks; None: as ``fail``. ``advice``: what to do where the table doesn't take the rows; None:
+    what fits a pipeline with one table.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class DeltaTable:
         name: str | None = None,
         label: str | None = None,
         on_new_column: OnNewColumn | None = None,
+        advice: str | None = None,
     ) -> None:
         self.spark = spark
+        self._advice = advice
         self._on_new_column = on_new_column
         self._detail: Detail | None = None
         self._was_there: bool | None = None
@@ -268,6 +271,8 @@ class DeltaTable:
                 f"Write to another table: the pipeline couldn't tell what rows without {', '.join(lasting)} stand for, "
                 "so it adds no such column to a table that exists."
             )
+        elif self._advice is not None:
+            hint = self._advice
         elif not adds and (new or any(name not in required for name in differing.wider)):
             hint += " Or have it change with the records: on_new_column: add."
         raise SchemaMismatch(

@@ -1,0 +1,190 @@
+"""Several types of Avro records in one topic: each has a table, read by a subject or a schema file of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from another_engine import query
+from avro_bytes import field, framed, record
+from conftest import Lake
+from registry import RegistryServer, registry_server
+from routing import Routed, dying_before_the_commit_of
+from typer.testing import CliRunner
+
+from connector import Pipeline
+from connector.cli.app import app
+from sinks.errors import SchemaMismatch
+
+ORDER = record(field("id", "long"), field("total", "double"))
+REFUND = record(field("id", "long"), field("why", "string"), name="shop.Refund")
+MORE = record(field("id", "long"), field("why", "string"), field("by", "string", default=""), name="shop.Refund")
+RETURN = record(field("id", "long"), name="shop.Return")
+UPSERT = {"type": "delta_upsert", "key": "id"}
+
+
+def order(number: int, total: float) -> tuple[None, bytes]:
+    return None, framed(1, ORDER, {"id": number, "total": total})
+
+
+def refund(number: int, why: str) -> tuple[None, bytes]:
+    return None, framed(2, REFUND, {"id": number, "why": why})
+
+
+def more(number: int, why: str, by: str) -> tuple[None, bytes]:
+    return None, framed(4, MORE, {"id": number, "why": why, "by": by})
+
+
+@pytest.fixture
+def routed(lake: Lake) -> Routed:
+    return Routed(lake)
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    with registry_server() as server:
+        server.register("shop.Order", 1, ORDER)
+        server.register("shop.Refund", 2, REFUND)
+        server.register("shop.Return", 3, RETURN)
+        yield server
+
+
+def pipeline_file(routed: Routed, registry: RegistryServer, folder: Path, *, letters: bool = True, **more: Any) -> Path:
+    """A pipeline whose records name their table by their schema."""
+    lake = routed.lake.folder
+    options = routed.options()
+    options["value"] = {"format": "avro", "registry": {"url": registry.url}}
+    options["route"] = {
+        "by": "_schema",
+        "sink": {"type": "delta_append", "path": f"{lake}/{{route}}"},
+        "overrides": {
+            "shop.Order": {"value": {"subject": "shop.Order"}, "sink": {**UPSERT, "path": f"{lake}/orders"}},
+            "shop.Refund": {"value": {"subject": "shop.Refund"}, "sink": {"path": f"{lake}/refunds"}},
+        },
+    }
+    if letters:
+        options |= {"on_bad_record": "dead_letter", "dead_letters": {"path": f"{lake}/_dead"}}
+    file = folder / "shop.yaml"
+    file.write_text(yaml.safe_dump({**options, **more}))
+    return file
+
+
+def told(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [*arguments])
+    assert result.exit_code == code, (arguments, result.output)
+    return " ".join(result.output.split())
+
+
+def verdict(file: Path) -> Any:
+    return json.loads(CliRunner().invoke(app, ["verify", "--json", str(file)], catch_exceptions=False).stdout)
+
+
+def test_each_type_of_record_has_a_table_with_the_columns_of_its_subject(
+    routed: Routed, registry: RegistryServer, tmp_path: Path
+) -> None:
+    file, lake = pipeline_file(routed, registry, tmp_path), routed.lake.folder
+    routed.topic.send(
+        order(1, 1.5),
+        refund(7, "late"),
+        (None, framed(3, RETURN, {"id": 5})),  # a type without a table
+        (None, framed(1, ORDER, {"id": 3, "total": 1.0}) + b"\0"),
+        (None, framed(9, ORDER, {"id": 4, "total": 1.0})),  # of a schema that nobody has
+        (None, b"{}"),
+        order(1, 2.5),
+        refund(8, "odd"),
+        partition=0,
+    )
+    Pipeline.from_file(file).run()
+    assert query(lake / "orders", "SELECT id, total FROM t") == [(1, 2.5)]
+    assert query(lake / "refunds", "SELECT id, why FROM t ORDER BY 1") == [(7, "late"), (8, "odd")]
+    columns = [row[0] for row in query(lake / "refunds", "DESCRIBE t")]
+    assert columns == ["id", "why", "_topic", "_partition", "_offset", "_timestamp"]
+    found = query(lake / "_dead", "SELECT _offset, reason FROM t ORDER BY 1")
+    assert found == [(2, "route"), (3, "value"), (4, "value"), (5, "value")]
+    audited = verdict(file)
+    assert (audited["ok"], [each["verdict"] for each in audited["tables"]]) == (True, ["exact", "exact"])
+
+
+@pytest.mark.breadth
+def test_check_and_preview_show_each_type_and_the_auditor_finds_a_changed_row(
+    routed: Routed, registry: RegistryServer, tmp_path: Path
+) -> None:
+    file, lake = pipeline_file(routed, registry, tmp_path, letters=False), routed.lake.folder
+    routed.topic.send(order(1, 1.5), refund(7, "late"), order(1, 2.5), partition=0)
+    checked = told("check", str(file))
+    assert "2 for shop.Order, 1 for shop.Refund" in checked
+    assert '{"id":1,"total":1.5}' in checked
+    assert '{"id":7,"why":"late"}' in told("preview", str(file))
+    Pipeline.from_file(file).run()
+    assert verdict(file)["ok"]
+    spark = routed.lake.spark
+    assert spark is not None
+    spark.sql(f"UPDATE delta.`{lake}/refunds` SET why = 'changed' WHERE id = 7").collect()
+    assert not verdict(file)["ok"]
+
+
+@pytest.mark.breadth
+def test_an_epoch_in_doubt_is_read_by_the_schemas_of_its_decision(
+    routed: Routed, registry: RegistryServer, tmp_path: Path
+) -> None:
+    """A subject gets a newer schema between two tables' commits."""
+    file, lake = pipeline_file(routed, registry, tmp_path), routed.lake.folder
+    routed.topic.send(order(1, 1.5), refund(7, "late"), partition=0)
+    Pipeline.from_file(file).run()
+    registry.register("other", 4, MORE)  # not the subject's yet, so its field has no column
+    routed.topic.send(order(2, 2.5), refund(8, "odd"), more(9, "new", "ann"), partition=0)
+    with dying_before_the_commit_of("shop.Refund"):
+        Pipeline.from_file(file).run()
+    registry.register("shop.Refund", 4, MORE)
+    told("recover", str(file))
+    assert query(lake / "refunds", "SELECT id, why FROM t ORDER BY 1") == [(7, "late"), (8, "odd")]
+    found = query(lake / "_dead", "SELECT _offset, detail FROM t")
+    assert [offset for offset, _ in found] == [4]
+    assert "has fields that its subject's newest schema at the run's start lacks: by" in found[0][1]
+    assert verdict(file)["ok"]
+    routed.topic.send(more(10, "newer", "bob"), partition=0)
+    with pytest.raises(SchemaMismatch, match="column by STRING is missing in the table") as refused:
+        Pipeline.from_file(file).run()
+    assert "route.overrides.shop.Refund.value.schema_file" in (refused.value.hint or "")
+    spark = routed.lake.spark
+    assert spark is not None
+    spark.sql(f"ALTER TABLE delta.`{lake}/refunds` ADD COLUMNS (by STRING)").collect()
+    Pipeline.from_file(file).run()
+    told("dead-letters", str(file), "--retry")
+    rows = [(7, "late", None), (8, "odd", None), (9, "new", "ann"), (10, "newer", "bob")]
+    assert query(lake / "refunds", "SELECT id, why, by FROM t ORDER BY 1") == rows
+    assert verdict(file)["ok"]
+
+
+@pytest.mark.breadth
+def test_a_schema_file_of_its_own_beside_what_all_records_share(
+    routed: Routed, registry: RegistryServer, tmp_path: Path
+) -> None:
+    lake, files = routed.lake.folder, {"shared.avsc": record(field("id", "long")), "refund.avsc": REFUND}
+    for name, schema in files.items():
+        (tmp_path / name).write_text(json.dumps(schema))
+    registry.register("shop.Refund", 4, MORE)  # the file pins the columns
+    file = pipeline_file(routed, registry, tmp_path, letters=False)
+    options = yaml.safe_load(file.read_text())
+    options["value"]["schema_file"] = "shared.avsc"
+    options["key"] = {"format": "string"}
+    options["route"] = {
+        "by": "CASE WHEN _key LIKE 'r%' THEN 'refund' ELSE _schema END",
+        "sink": {**UPSERT, "path": f"{lake}/{{route}}"},
+        "overrides": {"refund": {"value": {"schema_file": "refund.avsc"}, "sink": {"key": "why"}}},
+    }
+    file.write_text(yaml.safe_dump(options))
+    routed.topic.send(
+        ("rlate", refund(7, "rlate")[1]), ("o", order(1, 1.5)[1]), ("rodd", more(8, "rodd", "ann")[1]),
+        ("rlate", None), ("x", framed(3, RETURN, {"id": 5})), partition=0,
+    )  # fmt: skip
+    Pipeline.from_file(file).run()
+    assert query(lake / "refund", "SELECT id, why FROM t") == [(8, "rodd")]
+    config = Pipeline.from_file(file).config
+    for name, number in (("shop.Order", 1), ("shop.Return", 5)):
+        assert query(Path(config.routed(name).sinks[0].folder), "SELECT id FROM t") == [(number,)]  # type: ignore[union-attr]
+    assert verdict(file)["ok"]
