@@ -160,12 +160,12 @@ def own_format(
     return Framed(format) if value.framed else format  # a registry has been asked for the record's ID already
 
 
-def with_schema_name(value: AvroFormat, format: Format | None) -> Format:
-    """The format with the column ``_schema``. ``format`` None: there are no other columns. Raises
-    ConfigurationError."""
+def with_schema_name(value: AvroFormat, format: Format | None, own: Sequence[Format]) -> Format:
+    """The format with the column ``_schema``. ``format`` None: there are no other columns. ``own``: of the records of
+    values with a schema of their own. Raises ConfigurationError."""
     if format is None:
         assert value.registry is not None
-        return SchemaNames(opened(value.registry))
+        return SchemaNames(opened(value.registry), [each for each in own if isinstance(each, AvroOfRegistry)])
     assert isinstance(format, AvroOfRegistry)
     return WithSchemaName(format)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from connector.decode.avro_evolution import checked_decimals, grown, new_fields, unrounded, with_symbols
 from connector.decode.avro_resolution import misfit
-from connector.decode.avro_schema import AvroSchema, full_name, parse
+from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.format import NeverPlain, SchemaFixed, problem_of
 from connector.decode.held import is_own, lacks, taken_names
 from connector.decode.registry.record_schemas import RecordSchemas
@@ -245,17 +245,13 @@ class AvroOfRegistry(NeverPlain):
         self._lacking = ("its subject's newest schema at the run's start", "") if fixed else (_READER, part)
         self._grows = on_new_column == "add" and not self._given
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and not self._given)
-        self._writers: dict[str, AvroSchema] = {}
+        self.writers: dict[str, AvroSchema] = {}
+        """ID -> the schema, of those whose records can be read."""
         self.type = _type(spark, self._reader)
         self.schemas = RecordSchemas(registry, topics, part, self._learn)
         self.schemas.request_versions()
         if fixed:
             self._held = ()
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """ID -> the full name of the schema, of those whose records can be read. Empty: it has none."""
-        return {schema_id: full_name(writer.root) for schema_id, writer in self._writers.items()}
 
     @property
     def comments(self) -> Mapping[str, str]:
@@ -285,7 +281,7 @@ class AvroOfRegistry(NeverPlain):
         except UnusableSchema:
             self._reader = before
             raise
-        self._writers[schema_id] = writer
+        self.writers[schema_id] = writer
         return None
 
     def _misfit(self, writer: AvroSchema) -> str | None:
@@ -323,12 +319,12 @@ class AvroOfRegistry(NeverPlain):
         payload = F.substring(value, self._wire.length + 1, 2**31 - 1)
         # IDs whose schemas describe the same data, and differ only in a comment, share a decoder.
         alike: dict[str, list[str]] = {}
-        for schema_id, writer in self._writers.items():
+        for schema_id, writer in self.writers.items():
             alike.setdefault(writer.text, []).append(schema_id)
         parsed = None
         why: str | None = MALFORMED
         for number, ids in enumerate(alike.values()):
-            mine, writer = self.schemas.one_of(value, ids), self._writers[ids[0]]
+            mine, writer = self.schemas.one_of(value, ids), self.writers[ids[0]]
             as_written = unrounded(self._reader, writer)
             if as_written != self._reader:
                 why = f"{MALFORMED}, or {_ROUNDED}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.config.own_schema import SCHEMA_NAME
@@ -27,10 +27,12 @@ class SchemaNames(NeverPlain):
     Whether its bytes are a value of that schema shows where the columns of its table are read.
     """
 
-    def __init__(self, registry: Registry[AvroSchema]) -> None:
-        """Requests a schema when a record names it."""
+    def __init__(self, registry: Registry[AvroSchema], known: Sequence[AvroOfRegistry]) -> None:
+        """Requests a schema when a record names it. ``known``: have some already."""
         self._names: dict[str, str] = {}
         self._schemas = RecordSchemas(registry, (), "value", self._learn)
+        for avro in known:
+            self._schemas.take(avro.writers)
 
     def _learn(self, schema_id: str, schema: AvroSchema) -> None:
         self._names[schema_id] = full_name(schema.root)
@@ -93,7 +95,8 @@ class WithSchemaName(NeverPlain):
 
         found = self._avro.decoded(records, column, _AVRO)
         fields = (F.expr(f"{_AVRO}{path}").alias(name) for name, path in fields_of(self._avro).items())
-        name = _name(F.col(column), self._avro.schemas, self._avro.names)
+        names = {schema_id: full_name(writer.root) for schema_id, writer in self._avro.writers.items()}
+        name = _name(F.col(column), self._avro.schemas, names)
         value = F.struct(*fields, name.alias(SCHEMA_NAME))
         problem = F.col(problem_of(_AVRO))
         return found.withColumns({into: value, problem_of(into): problem}).drop(_AVRO, problem_of(_AVRO))

@@ -99,7 +99,8 @@ def decoders(
 
     Raises ConfigurationError for a format or schema that can't be used.
     """
-    value, key_format = _formats(config, spark, tables)
+    own = _own_columns(config, spark, pinned)
+    value, key_format = _formats(config, spark, tables, [each.format for each in own])
     _refuse_unknown(config, value)
     letters = config.on_bad_record == "dead_letter"
     keys = [names_before(config.steps, sink.key) if isinstance(sink, KeyedSink) else None for sink in config.sinks]
@@ -107,7 +108,6 @@ def decoders(
         keys = [names_before(config.steps, config.route.key_columns) or None]
     first = next((key for key in keys if key), None)
     ways = [(columns or first, kept) for columns, kept in zip(keys, _truncates(config, value), strict=True)]
-    own = _own_columns(config, spark, pinned)
     decode = {
         (columns, kept): RecordDecoder(
             value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
@@ -139,9 +139,9 @@ def decoders(
 
 
 def _formats(
-    config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable]
+    config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable], own: Sequence[Format]
 ) -> tuple[Format, Format | None]:
-    """Of the value and of the key."""
+    """Of the value and of the key. ``own``: of values of a route with a schema of their own."""
     topics = _topics(config)
     # Steps and a transform make columns of their own: a column of the table isn't a field of the records.
     learns = config.on_new_column != "add" or not config.reshaped
@@ -162,7 +162,7 @@ def _formats(
         )  # fmt: skip
     if value is None or names_schema(config, config.value):
         assert isinstance(config.value, AvroFormat)
-        value = with_schema_name(config.value, value)
+        value = with_schema_name(config.value, value, own)
     key_format = None
     if config.key is not None:
         of_key = [each.removeprefix(_IN_KEY) for each in held if each.startswith(_IN_KEY)]

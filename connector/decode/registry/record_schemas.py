@@ -48,6 +48,12 @@ class RecordSchemas(Generic[Schema]):
         for schema_id, schema in self._registered().items():
             self._take(schema_id, schema)
 
+    def take(self, schemas: Mapping[str, Schema]) -> None:
+        """Take these schemas, by their ID, which were requested elsewhere."""
+        for schema_id, schema in schemas.items():
+            if schema_id not in self.taken:
+                self._take(schema_id, schema)
+
     def begin_epoch(self) -> None:
         """See `Format.begin_epoch`."""
         self._absent_of_epoch, self._asks = 0, True
