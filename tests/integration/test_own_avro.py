@@ -156,7 +156,7 @@ def test_a_newer_schema_needs_its_columns_and_then_takes_what_was_set_aside(
     Pipeline.from_file(file).run()
     registry.register("shop.Refund", 4, MORE)
     routed.topic.send(more(10, "newer", "bob"), partition=0)
-    with pytest.raises(SchemaMismatch, match="column by STRING is missing in the table") as refused:
+    with pytest.raises(SchemaMismatch, match="column by string is missing in the table") as refused:
         Pipeline.from_file(file).run()
     assert "route.overrides.shop.Refund.value.schema_file" in (refused.value.hint or "")
     spark = routed.lake.spark
