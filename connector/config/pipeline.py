@@ -28,7 +28,7 @@ from connector.config.sinks import (
     SinkOptions,
     on_read,
 )
-from connector.config.source import Source, TopicPattern
+from connector.config.source import Source
 from connector.config.steady import steady, steady_rows
 from connector.config.steps import Step
 from connector.config.transform_sql import row_by_row
@@ -219,18 +219,6 @@ class PipelineConfig(Options):
         patched = any(isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is True for sink in self.sinks)
         if self.on_new_column == "add" and patched:
             yield "ignore_null_updates: true doesn't work with on_new_column: add; list the columns instead"
-
-    @fits
-    def _subjects_are_known(self) -> Iterator[str]:
-        for option in ("value", "key"):
-            registry = getattr(getattr(self, option), "registry", None)
-            if option == "value" and self.route is not None and self.route.bare(self.value):
-                continue  # each table names its own
-            if registry is not None and isinstance(self.source.topics, TopicPattern) and not registry.names_schemas:
-                yield (
-                    f"{option}.registry: source.topics is a pattern, so the schema can't be found by the topic's name: "
-                    "give subject, or glue.schema"
-                )
 
     @fits
     def _delivery_fits(self) -> Iterator[str]:

@@ -166,7 +166,21 @@ def _places_apart(config: PipelineConfig) -> Iterator[str]:
         )
 
 
+def _subjects_are_known(config: PipelineConfig) -> Iterator[str]:
+    if not isinstance(config.source.topics, TopicPattern):
+        return
+    for option in ("value", "key"):
+        registry = getattr(getattr(config, option), "registry", None)
+        if option == "value" and config.route is not None and config.route.bare(config.value):
+            continue  # each table names its own
+        if registry is not None and not registry.names_schemas:
+            yield (
+                f"{option}.registry: source.topics is a pattern, so the schema can't be found by the topic's name: "
+                "give subject, or glue.schema"
+            )
+
+
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
     _merges_on_read, _source_fits, _windows_fit, _rows_have_no_bytes, _inferred_schema, _declared_fields, _bound_of_lag,
-    _layout_fits, _places_apart, unkept, unfit_steps, unfit_sensitive,
+    _layout_fits, _places_apart, _subjects_are_known, unkept, unfit_steps, unfit_sensitive,
 )  # fmt: skip
