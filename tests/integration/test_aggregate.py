@@ -291,6 +291,7 @@ def test_a_part_that_overlaps_the_stored_offsets_is_refused(spark: "SparkSession
     assert bench.rows("records") == [(2,)]
 
 
+@pytest.mark.breadth
 def test_an_overflow_stops_the_run(spark: "SparkSession", tmp_path: Path) -> None:
     most = 2**63 - 1
     bench = Bench(

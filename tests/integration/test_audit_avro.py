@@ -127,6 +127,7 @@ def test_events_in_avro_are_compared(lake: Lake, topic: Topic, registry: Registr
         assert "1 dead letter" in str(found)
 
 
+@pytest.mark.breadth
 def test_a_registry_without_a_schema_is_told(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     topic.send((None, framed(1, ONE, {"k": "a", "n": 1})), partition=0)
     given = {"value": {"format": "avro", "registry": {"url": registry.url}}}

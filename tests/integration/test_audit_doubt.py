@@ -37,6 +37,7 @@ TABLES: dict[str, Any] = {
 }
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("kind", "why"),
     [

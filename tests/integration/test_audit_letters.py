@@ -101,6 +101,7 @@ def test_letters_in_a_topic_are_not_audited_and_the_rows_are(lake: Lake, topic: 
     assert (found.verdict.value, counts(found)) == ("unknown", {"expected": 2, "found": 1, "doubtful": 1})
 
 
+@pytest.mark.breadth
 def test_letters_of_a_table_that_was_moved_since_are_its_letters(lake: Lake, topic: Topic) -> None:
     send(topic, (b"a", b'{"k": "a", "n": 1}'), (b"b", b'{"n": 2}'))
     lake.pipeline("upsert", **setting_aside(lake)).run()

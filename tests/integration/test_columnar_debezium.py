@@ -113,6 +113,7 @@ def record(draw: random.Random) -> bytes:
     return draw.choice([made] * 20 + [made[:at], made + made, another])
 
 
+@pytest.mark.breadth
 def test_every_op_with_and_without_each_image(spark: SparkSession, broker: Broker) -> None:
     def row(number: int) -> str:
         return f'{{"id":{number},"name":"a","amount":"1.50","at":"2026-11-25T10:30:00Z","tags":["a"],"op":"x"}}'
@@ -153,6 +154,7 @@ def test_texts_for_ids_of_transactions_are_bad_records_unless_the_file_has_them(
     assert compared(spark, broker, [*events.values()], debezium(text_ids=False)) == numbers
 
 
+@pytest.mark.breadth
 @pytest.mark.law
 @draws()
 @given(seed=st.integers(0, 2**32 - 1))

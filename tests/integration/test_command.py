@@ -70,6 +70,7 @@ def said(*arguments: object) -> str:
     return result.stdout
 
 
+@pytest.mark.breadth
 def test_run_check_and_status_from_a_file(lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lake.folder)
     topic.send_rows([("a", number) for number in range(10)], partition=0)

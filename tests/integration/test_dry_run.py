@@ -85,6 +85,7 @@ def test_of_a_consumer_group_it_tells_what_waits_and_makes_none(lake: Lake, ten:
     assert "up to 10 records, in batches of the consumer group (idempotent)" in str(found)
 
 
+@pytest.mark.breadth
 def test_the_command_takes_a_folder_and_ends_as_check_does(lake: Lake, ten: Topic) -> None:
     folder = lake.folder / "pipelines"
     folder.mkdir()

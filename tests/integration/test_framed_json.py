@@ -116,6 +116,7 @@ def test_the_columnar_reader_takes_what_spark_sql_takes(spark: SparkSession, bro
     assert compared(spark, broker, [*right, spaced, *wrong], format) == {*right, spaced}
 
 
+@pytest.mark.breadth
 @pytest.mark.spark4("the columnar reader is built for Spark 4")
 def test_of_a_key_the_reader_leaves_out_what_a_later_record_replaces(lake: Lake, topic: Topic) -> None:
     topic.send(*((f"k{n % 5}", framed(n, {"k": f"k{n % 5}", "n": n})) for n in range(50)), ("k0", None), partition=0)
@@ -192,6 +193,7 @@ def test_what_a_second_look_finds_is_counted_after_the_header(lake: Lake, topic:
     assert caught.value.message.endswith('Its value starts with: {"k": nul}')
 
 
+@pytest.mark.breadth
 def test_ids_that_the_registry_lacks_or_has_for_avro_are_bad_records(
     lake: Lake, topic: Topic, registry: RegistryServer
 ) -> None:
@@ -246,6 +248,7 @@ def test_a_schema_without_columns_says_where_and_what_to_write(
     assert lake.rows() == [("a", 1)]
 
 
+@pytest.mark.breadth
 def test_inferred_columns_and_a_field_that_no_record_has(lake: Lake, topic: Topic) -> None:
     topic.send((None, framed(1, {"k": "a", "n": 1})), (None, framed(1, {"k": "b", "n": 2})), partition=0)
     with pytest.raises(SchemaMismatch, match="no record of this epoch has a field nn; 2 have n"):
@@ -287,6 +290,7 @@ def test_records_of_a_route_with_a_schema_of_their_own(lake: Lake, topic: Topic)
     assert lake.sql("SELECT count(*), first(detail) FROM {t}", "dead") == [(1, f"its value: {NO_HEADER}")]
 
 
+@pytest.mark.breadth
 def test_a_file_written_from_the_topic_makes_the_table(lake: Lake, topic: Topic) -> None:
     topic.send(row("a", 1), row("b", 2), (key("a"), None), partition=0)
     file = lake.folder / "pipeline.yaml"

@@ -53,6 +53,7 @@ def test_the_end_of_a_topic_without_records_is_no_start(lake: Lake) -> None:
     assert "start: earliest" in caught.value.hint
 
 
+@pytest.mark.breadth
 def test_names_that_look_like_secrets_and_a_start_at_the_end(lake: Lake) -> None:
     """Spark hides properties with such names. Where only what comes is read, what is there shows the schema."""
     start = {"source": {"start": "latest"}}

@@ -488,6 +488,7 @@ def test_a_header_before_a_tombstones_key_is_no_part_of_it(spark: SparkSession, 
         assert len([each for each in found[4:] if each is not None]) >= 1
 
 
+@pytest.mark.breadth
 def test_verify_finds_a_decimal_that_an_older_version_has_rounded(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def test_the_columns_of_a_debezium_row_in_any_case(lake: Lake, topic: Topic, wra
     assert counts(verify(lake, **options))["altered"] == 2
 
 
+@pytest.mark.breadth
 def test_verify_reads_names_in_any_case_and_finds_what_is_wrong(lake: Lake, topic: Topic) -> None:
     schema = "k STRING, amount INT, unit STRING, at STRUCT<city: STRING>"
     topic.send(

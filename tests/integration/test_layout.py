@@ -131,6 +131,7 @@ def made(lake: Lake, path: Path) -> Detail:
     return detail
 
 
+@pytest.mark.breadth
 def test_the_tables_of_a_route_and_of_dead_letters_get_it_too(lake: Lake) -> None:
     route = {
         "by": "k",
@@ -256,6 +257,7 @@ def test_a_key_that_is_not_utf8_is_found_though_the_statistics_lack_it(lake: Lak
     assert lake.sql("SELECT hex(k) FROM {t} ORDER BY k", "upsert") == [("61",), ("FF01",)]
 
 
+@pytest.mark.breadth
 def test_a_time_in_an_hour_that_comes_twice_is_no_folder(lake: Lake) -> None:
     """Delta would read it back as the first of the two, and a key would never be found again."""
     assert lake.spark is not None

@@ -86,6 +86,7 @@ def test_each_pipeline_of_a_folder_tells_its_own_end(lake: Lake, topic: Topic, h
     assert sorted((body["event"], body["pipeline"]) for body in heard(hook)) == [("failed", "one"), ("failed", "two")]
 
 
+@pytest.mark.breadth
 @pytest.mark.classic("foreach_batch needs it")
 def test_a_streaming_query_tells_what_stops_it(lake: Lake, topic: Topic, hook: Sent) -> None:
     topic.send(BAD, partition=0)

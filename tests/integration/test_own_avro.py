@@ -83,6 +83,7 @@ def verdict(file: Path) -> Any:
     return json.loads(CliRunner().invoke(app, ["verify", "--json", str(file)], catch_exceptions=False).stdout)
 
 
+@pytest.mark.breadth
 def test_each_type_of_record_has_a_table_with_the_columns_of_its_subject(
     routed: Routed, registry: RegistryServer, tmp_path: Path
 ) -> None:

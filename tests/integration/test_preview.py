@@ -45,6 +45,7 @@ def test_ten_rows_are_shown_as_they_would_be_written_and_nothing_is_touched(lake
     assert groups(topic) == known
 
 
+@pytest.mark.breadth
 def test_where_to_start_is_chosen(lake: Lake, topic: Topic) -> None:
     for number in range(5):
         topic.send_rows([(f"k{number}", number)], partition=number % 2, at=NOON + timedelta(minutes=number))

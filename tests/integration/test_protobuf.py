@@ -262,6 +262,7 @@ def test_a_field_of_a_newer_schema_stops_a_run_that_nobody_told_of_it(
         pipeline.run()
 
 
+@pytest.mark.breadth
 def test_a_look_at_the_topic_shows_rows_and_what_is_wrong(lake: Lake, topic: Topic, shop: dict[str, Any]) -> None:
     topic.send((None, ORDER(id=4, customer="é").SerializeToString()), (None, b"\x08"), partition=0)
     pipeline = lake.pipeline(**letters(lake, value={**shop, "schema": "id BIGINT, customer STRING"}))

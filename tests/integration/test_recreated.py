@@ -265,6 +265,7 @@ def test_a_restore_to_before_it_was_taken_in_keeps_each_topics_letters_apart(lak
     assert lake.rows() == [("a", 1), ("a", 2), ("new", 2), ("old", 1)]
 
 
+@pytest.mark.breadth
 def test_a_history_by_a_sequence_goes_on(lake: Lake, topic: Topic) -> None:
     sink = {"key": ["k"], "sequence_by": "s"}
     pipeline = {"schema": "k STRING, n INT, s INT", "sink": sink}

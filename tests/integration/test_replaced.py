@@ -61,6 +61,7 @@ def test_a_table_that_was_replaced_between_two_runs_stops_the_next(
     assert lake.rows() == sorted(kept + some(5, 2))
 
 
+@pytest.mark.breadth
 def test_a_part_that_is_overwritten_and_a_table_of_old_that_is_filled_are_no_replacement(
     lake: Lake, topic: Topic
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_sigkill_between_two_tables_is_rolled_forward(routed: Routed, tmp_path
         assert routed.epochs(f"t{number}") == [1]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
@@ -199,6 +200,7 @@ def test_values_bound_the_tables(routed: Routed) -> None:
     assert not routed.lake.path("b").exists()
 
 
+@pytest.mark.breadth
 def test_a_table_of_one_value_may_differ(routed: Routed) -> None:
     routed.send(("a", "x", 1), ("a", "x", 2), ("b", "y", 2), ("b", "y", 3))
     overrides = {"b": {"sink": {"type": "delta_append", "path": str(routed.lake.path("all_b"))}}}
@@ -461,6 +463,7 @@ def test_a_letter_of_a_right_record_excuses_no_table_that_is_missing(routed: Rou
     ]
 
 
+@pytest.mark.breadth
 def test_without_a_table_the_auditor_looks_at_the_letters(routed: Routed) -> None:
     bad = ("k", {"kind": "a", "k": "x", "n": "no number"})
     routed.topic.send(bad, bad, partition=0)

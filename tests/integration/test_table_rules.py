@@ -332,6 +332,7 @@ def test_without_the_version_of_then_nothing_is_called_exact(lake: Lake) -> None
     assert counts(found) == {"expected": 1, "found": 1}
 
 
+@pytest.mark.breadth
 @pytest.mark.spark4("VARIANT")
 @pytest.mark.parametrize("kind", ["append", pytest.param("upsert", marks=breadth)])
 def test_variants_are_compared(lake: Lake, kind: str) -> None:
@@ -347,6 +348,7 @@ def test_variants_are_compared(lake: Lake, kind: str) -> None:
     assert counts(verify(lake, kind, schema=schema)) == {"expected": 5, "found": 4, "altered": 1}
 
 
+@pytest.mark.breadth
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 def test_a_map_with_keys_that_json_does_not_have_stays_out_of_the_way(lake: Lake) -> None:
     lake.sql(f"CREATE TABLE {{t}} (k STRING, n INT, m MAP<INT, STRING>, {PLACES}) USING delta")

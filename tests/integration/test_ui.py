@@ -37,13 +37,17 @@ def test_the_page_shows_a_pipeline_and_what_arrives_meanwhile(lake: Lake) -> Non
             url = serving.stdout.readline().split()[0]
             assert url.startswith("http://127.0.0.1:")
 
-            def said(path: str) -> str:
+            def html(path: str) -> str:
                 with urllib.request.urlopen(f"{url}{path}", timeout=10) as answer:
-                    return " ".join(re.sub("<[^>]+>", " ", answer.read().decode()).split())
+                    return str(answer.read().decode())
+
+            def said(path: str) -> str:
+                return " ".join(re.sub("<[^>]+>", " ", html(path)).split())
 
             assert "not seen yet" in said("")
             wait_until(lambda: "up to date" in said(""), seconds=90, what="the first look")
-            page = said("p/1")
+            (address,) = re.findall('href="/(p/[0-9a-f]+)"', html(""))
+            page = said(address)
             assert f"{lake.topic.name} 0 2 2 0" in page
             assert "run " + lake.metadata()[-1]["owner"] in page
             assert re.search(r"Records that were set aside .* 1 &times; ", page)

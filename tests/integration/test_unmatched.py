@@ -71,6 +71,7 @@ def test_of_debezium_events_the_rows_are_looked_at(lake: Lake, topic: Topic) -> 
     assert_told("misspelled_in_debezium", caught.value, topic=topic.name)
 
 
+@pytest.mark.breadth
 def test_names_are_counted_in_any_case(lake: Lake, topic: Topic) -> None:
     """More records than are looked at first have no such field, and Spark finds it in the last one."""
     topic.send(*((None, {"op": "c", "after": {"k": "x", "at": {}}}) for _ in range(1000)), partition=0)
@@ -121,6 +122,7 @@ def test_a_batch_of_a_consumer_group_is_not_taken_for_the_first(lake: Lake, topi
     assert pipeline.run().rows == 1
 
 
+@pytest.mark.breadth
 def test_two_phase_commit_stops_before_anything_is_prepared(lake: Lake, topic: Topic) -> None:
     send(topic, "a")
     sinks = [{"type": "delta_append", "path": str(lake.path(name))} for name in ("append", "other")]

@@ -148,6 +148,7 @@ def test_a_key_that_is_no_text_names_no_row(key: bytes, lake: Lake, topic: Topic
     assert verify(lake, "upsert", **letters).ok
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "key", [{"format": "string"}, pytest.param({"format": "json", "schema": "k STRING"}, marks=pytest.mark.breadth)]
 )
@@ -391,6 +392,7 @@ def test_a_run_that_was_replaced_leaves_no_delete_of_its_own_file(
     assert lake.rows("upsert") == [("a", 10)], "the deletes of b and c are those of commits"
 
 
+@pytest.mark.breadth
 def test_a_clone_takes_over_the_deletes_that_its_source_remembers(
     lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -549,6 +551,7 @@ def test_a_table_that_remembers_deletes_can_get_a_sequence(lake: Lake, topic: To
     assert lake.rows("upsert") == [("a", 3)]
 
 
+@pytest.mark.breadth
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 @pytest.mark.parametrize(
     ("before", "after", "said"),

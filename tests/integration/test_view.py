@@ -216,6 +216,7 @@ def test_a_table_that_is_merged_on_write_from_now_on_leaves_the_view_right(
     assert rows(lake, f"SELECT k, n FROM {name}") == lake.rows("upsert") == [("a", 2)]
 
 
+@pytest.mark.breadth
 def test_where_there_is_no_view_to_make_it_says_why(lake: Lake, topic: Topic) -> None:
     said = [refusal(lake.file("upsert"), "--name", "v")]
     file = lake.file("upsert", sink=SINKS["upsert"])
