@@ -90,7 +90,9 @@ class PipelineCommits:
 
         None: none is, or it isn't among the newest commits.
         """
-        for commit in PastCommits(self._table).after(None) if self._table.detail() is not None else ():
+        if self._table.detail() is None or self._table.is_new:
+            return None
+        for commit in PastCommits(self._table).after(None):
             found = CommitMetadata.of_anybody(commit.user_metadata)
             if found is not None and found.offsets:
                 shared = found.pipeline == self._pipeline or any(at.topic in self.topics for at in found.offsets)

@@ -62,7 +62,7 @@ def test_a_pipeline_of_other_topics_is_refused(
     assert isinstance(sink, KeyedSink)
     past = SimpleNamespace(after=lambda _: [SimpleNamespace(user_metadata=text) for text in commits])
     monkeypatch.setattr(commit, "PastCommits", lambda _: past)
-    table: Any = SimpleNamespace(label="lake/t", detail=lambda: "there")
+    table: Any = SimpleNamespace(label="lake/t", detail=lambda: "there", is_new=False)
     own = PipelineCommits(table, pipeline="ours", topics=written.source.topics)
     monkeypatch.setattr(PipelineCommits, "position", lambda _: None)
     with pytest.raises(ConfigurationError, match="'theirs' keeps the rows") if refused else nullcontext() as raised:
