@@ -290,6 +290,11 @@ class PipelineConfig(Options):
         return isinstance(self.value, RowsFormat)
 
     @property
+    def several_rows(self) -> bool:
+        """Whether one record may make several rows."""
+        return self.transform is not None or self.of_rows
+
+    @property
     def merged_on_read(self) -> MergedSink | None:
         """The sink with ``merge: on_read``, whose epochs are appended to a change log. None if there is none, and of a
         route as a whole: each of its tables has a sink of its own, see ``routed``."""

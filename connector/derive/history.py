@@ -37,7 +37,7 @@ def history(
 
     schema = _checked(records, sink)
     columns = _version_columns(records, sink)
-    retention, ties = sink.tombstone_retention, config.transform is not None or config.of_rows
+    retention, ties = sink.tombstone_retention, config.several_rows
     kept = DeltaHistory(table, commits, columns=columns, tombstone_retention=retention, ties=ties)
     return TableDerivation(
         columns=columns.table(schema),

@@ -47,7 +47,7 @@ def upsert(
     check_expressions(records, sink)
     rule = _rule(config, sink, records)
     every, retention = changes(records, sink), sink.tombstone_retention
-    ties = config.transform is not None or config.of_rows
+    ties = config.several_rows
     net = net_of(every.columns, rule, truncates=truncates(sink, records.columns) != "false", ties=ties)
     columns = _columns(net.of(every).schema, rule)
     on_read = sink.merge == "on_read"

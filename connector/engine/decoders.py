@@ -132,7 +132,7 @@ def decoders(
             decode[ways[index]],
             partial(shape, index, columns, tables.get(index) if config.on_new_column == "ignore" else None),
             takes_tombstones=columns is not None,
-            several=config.transform is not None or config.of_rows,
+            several=config.several_rows,
         )
         for index, columns in enumerate(keys)
     ]
