@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import (
     KafkaConnectionError,
-    KafkaTimeoutError,
     LeaderNotAvailableError,
     NodeNotReadyError,
     NotLeaderForPartitionError,
@@ -31,7 +30,7 @@ from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.event_time import time_at
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized
-from sinks.kafka.leaders import ends_of_leaders, log_ends
+from sinks.kafka.leaders import ends_of_leaders, log_beginnings, log_ends
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 _Told = TypeVar("_Told")
@@ -58,25 +57,24 @@ class KafkaSource:
     def __init__(self, options: Source) -> None:
         self._options = options
         self._servers = options.kafka_options["bootstrap.servers"]
-        self._clients: tuple[KafkaAdminClient, KafkaConsumer] | None = None
+        self._admin_client: KafkaAdminClient | None = None
+        self._reader: KafkaConsumer | None = None
         self._open = OpenTransactions(options.kafka_options)
 
     @property
     def _admin(self) -> KafkaAdminClient:
-        return self._connected()[0]
+        """Asks about topics and offsets. It connects at the first question, and again after ``close``."""
+        if self._admin_client is None:
+            self._admin_client = KafkaAdminClient(**client_options(KafkaAdminClient, self._options.kafka_options))
+        return self._admin_client
 
     @property
     def _consumer(self) -> KafkaConsumer:
-        return self._connected()[1]
-
-    def _connected(self) -> tuple[KafkaAdminClient, KafkaConsumer]:
-        """The clients. They connect at the first request, and again after ``close``."""
-        if self._clients is None:
-            kafka = self._options.kafka_options
-            admin = KafkaAdminClient(**client_options(KafkaAdminClient, kafka))
-            consumer = KafkaConsumer(
+        """Reads a few records. A look at the topics needs no second connection, so this one waits until it is used."""
+        if self._reader is None:
+            self._reader = KafkaConsumer(
                 **{
-                    **client_options(KafkaConsumer, kafka),
+                    **client_options(KafkaConsumer, self._options.kafka_options),
                     "isolation_level": "read_committed",
                     "enable_auto_commit": False,
                     "allow_auto_create_topics": False,
@@ -87,16 +85,16 @@ class KafkaSource:
                     "fetch_max_wait_ms": 100,
                 }
             )
-            self._clients = admin, consumer
-        return self._clients
+        return self._reader
 
     def close(self) -> None:
         """Close the clients. The next request connects again."""
         self._open.close()
-        if self._clients is not None:
-            admin, consumer = self._clients
-            self._clients = None
-            consumer.close(autocommit=False)
+        reader, self._reader = self._reader, None
+        admin, self._admin_client = self._admin_client, None
+        if reader is not None:
+            reader.close(autocommit=False)
+        if admin is not None:
             admin.close()
 
     def topics(self) -> list[str]:
@@ -118,9 +116,9 @@ class KafkaSource:
             partitions = self._partitions()
             # Beginnings last: retention may move a beginning in between, but never an end.
             found = log_ends(self._admin, partitions.brokers)
-            beginnings = self._beginnings(partitions.brokers)
+            beginnings = log_beginnings(self._admin, partitions.brokers)
         return TopicsHeld(
-            beginnings,
+            Offsets(beginnings),
             Offsets({at: end.offset for at, end in found.items()}),
             partitions.ids,
             asked_at,
@@ -164,21 +162,6 @@ class KafkaSource:
                 return ends_of_leaders(self._admin, {at: epoch for at, epoch in leaders.items() if at in now}, now)
 
         return _patiently(ask) if leaders else {}
-
-    def _beginnings(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The first offset of each partition. kafka-python fails on a partition that was just added, so it retries."""
-        asked = [KafkaPartition(*at) for at in partitions]
-        deadline = time.monotonic() + ANSWER_WITHIN_MS / 1000
-        while True:
-            try:
-                found = self._consumer.beginning_offsets(asked, timeout_ms=ANSWER_WITHIN_MS)
-            except KeyError:
-                found = {}
-            if found.keys() == set(asked):
-                return Offsets({TopicPartition(*at): offset for at, offset in found.items()})
-            if time.monotonic() > deadline:
-                raise KafkaTimeoutError("the offsets of some partitions")
-            time.sleep(0.05)
 
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
         """A function that resolves the configured start to offsets, for a pipeline without a position."""

@@ -1,4 +1,4 @@
-"""Where a partition's log ends, and under which leaders it was written (KIP-320).
+"""Where a partition's log begins and ends, and under which leaders it was written (KIP-320).
 
 A replica that becomes leader writes under a higher leader epoch. After an unclean election the new leader may lack
 records, and its epoch then begins before them. This shows that the log was truncated.
@@ -7,7 +7,7 @@ records, and its epoch then begins before them. This shows that the log was trun
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sinks.kafka.options import ANSWER_WITHIN_MS
@@ -15,6 +15,8 @@ from sinks.offsets import TopicPartition
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
+    from kafka.admin import OffsetSpec
+    from kafka.protocol.consumer import IsolationLevel
 
 
 class End(NamedTuple):
@@ -28,28 +30,39 @@ class End(NamedTuple):
     """The leader epoch of the answer. None if the broker has none."""
 
 
-def log_ends(admin: KafkaAdminClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
+def log_ends(admin: KafkaAdminClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, End]:
     """The end of each partition's log.
 
     Raises KafkaError. It is retriable when a partition has no leader, or is too new to be known everywhere.
     """
     from kafka.admin import OffsetSpec
     from kafka.protocol.consumer import IsolationLevel
-    from kafka.structs import TopicPartition as KafkaPartition
-
-    def ask(isolation: IsolationLevel) -> Mapping[KafkaPartition, Any]:
-        latest = {KafkaPartition(*at): OffsetSpec.LATEST for at in partitions}
-        found: Mapping[KafkaPartition, Any] = admin.list_partition_offsets(
-            latest, isolation_level=isolation, timeout_ms=ANSWER_WITHIN_MS
-        )
-        return found
 
     # In this order: a record that comes in between, outside of a transaction, isn't taken for one that is held back.
-    written = ask(IsolationLevel.READ_UNCOMMITTED)
+    written = _listed(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+    readable = _listed(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
     return {
-        TopicPartition(*at): End(end.offset, max(0, written[at].offset - end.offset), end.leader_epoch)
-        for at, end in ask(IsolationLevel.READ_COMMITTED).items()
+        at: End(end.offset, max(0, written[at].offset - end.offset), end.leader_epoch) for at, end in readable.items()
     }
+
+
+def log_beginnings(admin: KafkaAdminClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The first offset of each partition's log. Raises KafkaError, as ``log_ends`` does."""
+    from kafka.admin import OffsetSpec
+    from kafka.protocol.consumer import IsolationLevel
+
+    found = _listed(admin, partitions, OffsetSpec.EARLIEST, IsolationLevel.READ_COMMITTED)
+    return {at: first.offset for at, first in found.items()}
+
+
+def _listed(
+    admin: KafkaAdminClient, partitions: Collection[TopicPartition], which: OffsetSpec, isolation: IsolationLevel
+) -> dict[TopicPartition, Any]:
+    from kafka.structs import TopicPartition as KafkaPartition
+
+    asked = {KafkaPartition(*at): which for at in partitions}
+    found = admin.list_partition_offsets(asked, isolation_level=isolation, timeout_ms=ANSWER_WITHIN_MS)
+    return {TopicPartition(*at): offset for at, offset in found.items()}
 
 
 def ends_of_leaders(
