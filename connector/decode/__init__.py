@@ -20,7 +20,7 @@ from connector.config import (
 from connector.decode.avro import AvroFile, AvroOfRegistry
 from connector.decode.debezium import METADATA, ROWS, Debezium, envelope
 from connector.decode.format import Format
-from connector.decode.framed import Framed, FramedOfRegistry, newest
+from connector.decode.framed import Framed, FramedOfRegistry, newest_columns
 from connector.decode.held import ROWS_OF_EVENT, held_of_event, own_names, row_of_event
 from connector.decode.json import Json
 from connector.decode.json_lossless import unreadable
@@ -28,6 +28,7 @@ from connector.decode.json_schema import of_file as schema_of_file
 from connector.decode.protobuf import ProtobufFile, ProtobufOfRegistry
 from connector.decode.protobuf_schema import of_file
 from connector.decode.registry import opened, opened_json, opened_protobuf
+from connector.decode.registry.newest import NewestSchemas
 from connector.decode.rows import Rows
 from connector.decode.schema_name import SchemaNames, WithSchemaName
 from connector.decode.text import Bytes, Text
@@ -65,34 +66,39 @@ def record_format(
     on_new_column: OnNewColumn | None = None,
     added: Callable[[StructType], StructType] = as_declared,
     held: Collection[str] = (),
+    newest: NewestSchemas | None = None,
 ) -> Format:
     """The format that the option ``option`` declares. Asks the registry, if there is one.
 
     ``added`` extends a schema from a file by the columns that the table has gained from records since. ``held``: the
-    paths of fields that a table has a column for, see `paths`: a registry's older schemas may have them. Raises
-    ConfigurationError, UnusableSchema or RegistryUnreachable.
+    paths of fields that a table has a column for, see `paths`: a registry's older schemas may have them.
+    ``newest``: of its subjects; None: those that it has now.
+
+    Raises ConfigurationError, UnusableSchema or RegistryUnreachable.
     """
     if on_new_column == "add" and _learns_from_records(options):
         # Spark's VARIANT finds the types of new fields.
         instead = "Write new columns into the schema, and add them to the table: ALTER TABLE ... ADD COLUMNS."
         needs(spark, "4.0", "on_new_column: add, of JSON,", instead)
+    newest = newest or NewestSchemas()
     if isinstance(options, JsonFormat):
-        return _json(option, options, topics, on_new_column, added, held)
+        return _json(option, options, topics, newest, on_new_column, added, held)
     if isinstance(options, AvroFormat):
         reader = _file(option, options.schema_file) if options.schema_file is not None else None
         if options.registry is not None:
-            avro: Format = AvroOfRegistry(spark, opened(options.registry), topics, option, reader, on_new_column, held)
+            registry = newest.through(opened(options.registry))
+            avro: Format = AvroOfRegistry(spark, registry, topics, option, reader, on_new_column, held)
         else:
             avro = AvroFile(spark, reader or "")
         if option == "value":  # a key is one column, whatever is in it
             refuse_own_names(option, avro.type, _OF_AVRO)
         return avro
     if isinstance(options, ProtobufFormat):
-        return _protobuf(option, options, topics, on_new_column, held)
+        return _protobuf(option, options, topics, newest, on_new_column, held)
     if isinstance(options, DebeziumFormat):
         events: Format
         if options.registry is not None:
-            registry = opened(options.registry)
+            registry = newest.through(opened(options.registry))
             events = AvroOfRegistry(
                 spark, registry, topics, option, None, on_new_column, held_of_event(held), rows=ROWS_OF_EVENT
             )
@@ -123,12 +129,13 @@ def _protobuf(
     option: Literal["key", "value"],
     options: ProtobufFormat,
     topics: Sequence[str],
+    newest: NewestSchemas,
     on_new_column: OnNewColumn | None,
     held: Collection[str],
 ) -> Format:
     declared = _schema(f"{option}.schema", options.schema_) if options.schema_ is not None else None
     if isinstance(options.registry, ConfluentRegistry):
-        registry = opened_protobuf(options.registry)
+        registry = newest.through(opened_protobuf(options.registry))
         return ProtobufOfRegistry(registry, topics, option, options.message, declared, on_new_column, held)
     assert options.descriptor_file is not None
     assert options.message is not None
@@ -141,18 +148,19 @@ def own_format(
     spark: SparkSession,
     topics: Sequence[str],
     *,
+    of: str,
     held: Collection[str] = (),
-    pinned: str | None = None,
+    newest: NewestSchemas,
 ) -> Format:
-    """The format of the records of a route's value with a schema of its own. ``option`` names the schema. ``held``: as
-    in ``record_format``; ``pinned``: the ID of the schema to take for the newest one of the subject.
+    """The format of the records of a route's value, ``of``, with a schema of its own. ``option`` names the schema.
+    ``held``, ``newest``: as in ``record_format``.
 
     Raises what ``record_format`` raises.
     """
     if isinstance(value, AvroFormat) and value.registry is not None:
         reader = _file(option.removesuffix(".schema_file"), value.schema_file) if value.schema_file else None
-        registry = opened(value.registry)
-        avro = AvroOfRegistry(spark, registry, topics, "value", reader, held=held, pinned=pinned, fixed=True)
+        registry = newest.through(opened(value.registry), own=of)
+        avro = AvroOfRegistry(spark, registry, topics, "value", reader, held=held, fixed=True)
         refuse_own_names(option, avro.type, _OF_AVRO)
         return avro
     assert isinstance(value, JsonFormat)
@@ -174,13 +182,14 @@ def _json(
     option: Literal["key", "value"],
     options: JsonFormat,
     topics: Sequence[str],
+    newest: NewestSchemas,
     on_new_column: OnNewColumn | None,
     added: Callable[[StructType], StructType],
     held: Collection[str],
 ) -> Format:
     registry, validated = None, bool(options.validate_)
     if isinstance(options.registry, ConfluentRegistry):
-        registry = opened_json(options.registry, references=validated)
+        registry = newest.through(opened_json(options.registry, references=validated))
     schema = None
     if options.schema_file is not None:
         schema = schema_of_file(f"{option}.schema_file", _file(option, options.schema_file))
@@ -193,7 +202,7 @@ def _json(
     else:
         assert registry is not None
         declares = f"the schema of {option}.registry"
-        kind = _json_schema(f"{option}.registry", newest(registry, topics, option))
+        kind = _json_schema(f"{option}.registry", newest_columns(registry, topics, option))
         # The types of new columns are those of newer schemas.
         of_records = "fail" if on_new_column == "fail" else None
     format = Json(kind, options.mode == "permissive", of_records, option=declares)

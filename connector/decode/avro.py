@@ -21,7 +21,7 @@ from connector.decode.avro_schema import AvroSchema, parse
 from connector.decode.format import NeverPlain, SchemaFixed, problem_of
 from connector.decode.held import is_own, lacks, taken_names
 from connector.decode.registry.record_schemas import RecordSchemas
-from connector.decode.registry.registry import Part, Registry, WriterSchema
+from connector.decode.registry.registry import Part, Registry
 from sinks.errors import ConfigurationError, JarsMissing, UnusableSchema
 from sinks.spark.row_errors import problem as first_line
 from sinks.spark.schema_changes import OnNewColumn
@@ -217,7 +217,6 @@ class AvroOfRegistry(NeverPlain):
         held: Collection[str] = (),
         rows: Collection[str] = (),
         *,
-        pinned: str | None = None,
         fixed: bool = False,
     ) -> None:
         """``reader`` is JSON text. ``on_new_column`` says what to do with fields that the reader's schema lacks.
@@ -225,21 +224,14 @@ class AvroOfRegistry(NeverPlain):
         ``add`` adds them to it, ``ignore`` ignores them, ``fail`` makes a problem. With None they are ignored if a
         reader's schema was given, and otherwise a problem. ``held``: the paths of fields that a table has a column for,
         in lower case. They are never ignored, unless a reader's schema was given. ``rows``: the fields that become the
-        columns, by default the value itself. None of Lakelock's own is ever added to them. ``pinned``: the ID of the
-        schema to take for the subject's latest. ``fixed``: once the versions that the subject has now are known, the
-        type stays as it is.
+        columns, by default the value itself. None of Lakelock's own is ever added to them. ``fixed``: once the versions
+        that the subject has now are known, the type stays as it is.
 
         Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
         self._spark = spark
         self._wire = registry.wire
-        self.reader_id: str | None = None
-        """The ID of the schema that was the latest one. None: the reader's schema was given."""
-        if reader is not None:
-            self._reader = parse(reader, of=_OF_FILE)
-        else:
-            latest = registry.schema(pinned) if pinned is not None else _latest(registry, topics, part)
-            self._reader, self.reader_id = latest.schema, latest.id
+        self._reader = parse(reader, of=_OF_FILE) if reader is not None else _latest(registry, topics, part)
         self._given = reader is not None
         self._latest, self._held, self._part, self._rows = self._reader, () if self._given else held, part, rows
         self._lacking = ("its subject's newest schema at the run's start", "") if fixed else (_READER, part)
@@ -342,9 +334,9 @@ class AvroOfRegistry(NeverPlain):
         return judged.drop(*(name for name in kept if name.startswith(_PARSED)))
 
 
-def _latest(registry: Registry[AvroSchema], topics: Sequence[str], part: Part) -> WriterSchema[AvroSchema]:
-    found = {topic: registry.latest(topic, part) for topic in topics}
-    if len({latest.schema.text for latest in found.values()}) > 1:
+def _latest(registry: Registry[AvroSchema], topics: Sequence[str], part: Part) -> AvroSchema:
+    found = {topic: registry.latest(topic, part).schema for topic in topics}
+    if len({schema.text for schema in found.values()}) > 1:
         raise ConfigurationError(
             f"The topics {', '.join(found)} have different schemas in the registry, and one table can't have both.",
             hint="Say which schema to read the records with: schema_file, or registry.subject.",

@@ -167,7 +167,7 @@ class FramedOfRegistry(Framed):
         return lacks(new_fields(more, written), "the newest schema at the run's start", self._part)
 
 
-def newest(registry: Registry[JsonSchema], topics: Sequence[str], part: Part) -> str:
+def newest_columns(registry: Registry[JsonSchema], topics: Sequence[str], part: Part) -> str:
     """The columns of the newest JSON Schema of these topics, as Spark DDL.
 
     Raises UnusableSchema, UnknownSchema, RegistryUnreachable, and ConfigurationError if the topics' schemas differ.

@@ -41,8 +41,6 @@ class OwnColumns:
     """The columns that identify the row that a tombstone deletes. Empty: the table takes none."""
     number: int
     """Which of the route's schemas it is."""
-    schema_id: str | None = None
-    """The ID of the schema that reads the records, where it is the newest one of a subject."""
 
     @property
     def column(self) -> str:

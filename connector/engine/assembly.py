@@ -5,12 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from connector.config import KafkaTopicSink, PipelineConfig
 from connector.decode.event_time import Timing
+from connector.decode.registry.newest import NewestSchemas
 from connector.delivery.ports import Group, Topics, Work
 from connector.delivery.retries import Patience
 from connector.engine.coordinator import Coordinator, PrepareAll, SinksNow
@@ -26,13 +27,14 @@ from connector.engine.letters_again import RoutedLetters
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
 from connector.engine.outputs import Other, Table, outputs, with_new_columns
-from connector.engine.pinned_schemas import pinned_schemas, with_schemas
+from connector.engine.pinned_schemas import pinned_schemas
 from connector.engine.rehearsal import rehearsed, worthwhile
 from connector.engine.renamed import refuse_renamed, refuse_what_it_has
 from connector.engine.replaced import refuser
 from connector.engine.routes import Routes, routed
 from connector.engine.short_runs import SMALL, is_short
 from connector.engine.transformed_deletes import refuse_lost_deletes
+from connector.protocol.row_shape import with_schemas
 from connector.protocol.steps import Observer
 from connector.source.consumer_group import ConsumerGroup, Unpublished
 from connector.source.reader import Reader
@@ -78,6 +80,8 @@ class Assembly:
     """Whether the topics have had few records so far: then the tables are small, and so are their logs."""
     beside: Beside | None = None
     """Where folds go on. None: they come between two epochs."""
+    newest: NewestSchemas = field(default_factory=NewestSchemas)
+    """Of the subjects of a registry."""
 
     @property
     def table(self) -> Table:
@@ -262,12 +266,10 @@ class Assembly:
     @property
     def _shape(self) -> str:
         """What makes the rows of a record: the pipeline file. If an epoch may be read again by another process, also
-        what its session makes of times and of bad casts, and the schemas of a registry that read it."""
-        if self.routes is None:
-            return self.config.shape
-        settings = (self.spark.conf.get(name, "") for name in _OF_ROWS)
+        what its session makes of times and of bad casts. And the schemas of a registry that read it."""
+        settings = (self.spark.conf.get(name, "") for name in _OF_ROWS) if self.routes is not None else ()
         shape = "-".join([self.config.shape, *(str(setting) for setting in settings)])
-        return with_schemas(shape, self.routes.schema_ids)
+        return with_schemas(shape, self.newest.ids)
 
     def _coordinator(
         self,
@@ -352,21 +354,24 @@ def assembled(
             if config.two_phase and config.coordinator is not None:
                 place, few = config.coordinator, stack.enter_context(_of_few(spark, config))
                 log = Log(few, path=place.folder, name=place.table, pipeline=config.name, run=run)
-            routes, none = None, no_records(spark)
+            routes, none, newest = None, no_records(spark), NewestSchemas(pinned_schemas(config, log))
             small = sum(held.ends.values()) <= SMALL
             made: Sequence[Output]
             if config.route is not None:
                 assert log is not None
-                begun, pinned = partial(_has_begun, log), pinned_schemas(config, log)
-                made_routes = routed(config, spark, none, run=run, begun=begun, pinned=pinned, small=small)
+                begun = partial(_has_begun, log)
+                made_routes = routed(config, spark, none, run=run, begun=begun, newest=newest, small=small)
                 routes = stack.enter_context(made_routes)
                 made = [routes.split]
             else:
-                made = stack.enter_context(outputs(config, spark, none, log.staging if log else ""))
+                made = stack.enter_context(outputs(config, spark, none, log.staging if log else "", newest))
             refuse_renamed(config, made, log)
             of_kafka = Reader(config.source, spark, headers=config.reads_headers)
             folds = stack.enter_context(beside(config, spark, made, run))
-            yield Assembly(config, run, spark, source, of_kafka, group, made, log, routes, small=small, beside=folds)
+            yield Assembly(
+                config, run, spark, source, of_kafka, group, made, log, routes,
+                small=small, beside=folds, newest=newest,
+            )  # fmt: skip
     finally:
         group.close()
         source.close()

@@ -24,7 +24,6 @@ from connector.config.steps import names_before
 from connector.config.transform_sql import column_words
 from connector.config.truncates import kept_truncates
 from connector.decode import as_declared, own_format, record_format, with_schema_name
-from connector.decode.avro import AvroOfRegistry
 from connector.decode.debezium import METADATA, OP
 from connector.decode.format import Format
 from connector.decode.held import paths
@@ -44,6 +43,7 @@ from connector.decode.records import (
     fields_of,
     refuse_tombstones,
 )
+from connector.decode.registry.newest import NewestSchemas
 from connector.decode.schema_name import SchemaNames, WithSchemaName
 from connector.decode.steps import Steps
 from connector.decode.transform import transform
@@ -89,18 +89,19 @@ def decoders(
     config: PipelineConfig,
     spark: SparkSession,
     tables: Mapping[int, DeltaTable] = MappingProxyType({}),
-    pinned: Mapping[str, str] = MappingProxyType({}),
+    newest: NewestSchemas | None = None,
 ) -> Sequence[Decoder]:
     """One decoder per sink of the pipeline file, in its order; one for all tables of a route.
 
     ``tables``: the tables of sinks, by the sink's number in the file; their columns count for ``on_new_column``. A sink
-    without a key takes no tombstones. They are refused only where that sink takes its rows. ``pinned``: of a route,
-    value -> the ID of the schema to take for the newest one of its subject.
+    without a key takes no tombstones. They are refused only where that sink takes its rows. ``newest``: of the
+    subjects of a registry; None: those that it has now.
 
     Raises ConfigurationError for a format or schema that can't be used.
     """
-    own = _own_columns(config, spark, pinned)
-    value, key_format = _formats(config, spark, tables, [each.format for each in own])
+    newest = newest or NewestSchemas()
+    own = _own_columns(config, spark, newest)
+    value, key_format = _formats(config, spark, tables, newest, [each.format for each in own])
     _refuse_unknown(config, value)
     letters = config.on_bad_record == "dead_letter"
     keys = [names_before(config.steps, sink.key) if isinstance(sink, KeyedSink) else None for sink in config.sinks]
@@ -139,7 +140,11 @@ def decoders(
 
 
 def _formats(
-    config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable], own: Sequence[Format]
+    config: PipelineConfig,
+    spark: SparkSession,
+    tables: Mapping[int, DeltaTable],
+    newest: NewestSchemas,
+    own: Sequence[Format],
 ) -> tuple[Format, Format | None]:
     """Of the value and of the key. ``own``: of values of a route with a schema of their own."""
     topics = _topics(config)
@@ -158,7 +163,7 @@ def _formats(
         value = record_format(
             "value", config.value, spark, topics, on_new_column=unknown,
             added=partial(_with_columns_of, tables.values()) if grows else as_declared,
-            held=held,
+            held=held, newest=newest,
         )  # fmt: skip
     if value is None or names_schema(config, config.value):
         assert isinstance(config.value, AvroFormat)
@@ -167,7 +172,7 @@ def _formats(
     if config.key is not None:
         of_key = [each.removeprefix(_IN_KEY) for each in held if each.startswith(_IN_KEY)]
         ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" else None
-        key_format = record_format("key", config.key, spark, topics, on_new_column=ignored, held=of_key)
+        key_format = record_format("key", config.key, spark, topics, on_new_column=ignored, held=of_key, newest=newest)
     return value, key_format
 
 
@@ -218,7 +223,7 @@ def _routing(config: PipelineConfig) -> Routing | None:
     return Routing(route.by, route.only(config.value), "failure" if route.other == "fail" else otherwise, ("", OTHER))
 
 
-def _own_columns(config: PipelineConfig, spark: SparkSession, pinned: Mapping[str, str]) -> tuple[OwnColumns, ...]:
+def _own_columns(config: PipelineConfig, spark: SparkSession, newest: NewestSchemas) -> tuple[OwnColumns, ...]:
     route = config.route
     if route is None:
         return ()
@@ -231,11 +236,10 @@ def _own_columns(config: PipelineConfig, spark: SparkSession, pinned: Mapping[st
         tables = [DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place)] if own.subject else []
         format = own_format(
             alone.value, route.schema_option(value), spark, _topics(config), held=_held(tables),
-            pinned=pinned.get(value),
+            of=value, newest=newest,
         )  # fmt: skip
         key = sink.key if isinstance(sink, KeyedSink) else ()
-        schema_id = format.reader_id if isinstance(format, AvroOfRegistry) else None
-        found.append(OwnColumns(value, format, key, number, schema_id))
+        found.append(OwnColumns(value, format, key, number))
     return tuple(found)
 
 

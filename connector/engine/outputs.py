@@ -19,6 +19,7 @@ from connector.config import (
     S3ObjectsSink,
 )
 from connector.config.user_class import own_class
+from connector.decode.registry.newest import NewestSchemas
 from connector.derive import as_is, derive
 from connector.derive.derivation import Derivation, TableDerivation
 from connector.derive.layout import laid_out, refuse_of_databricks
@@ -272,9 +273,14 @@ SinkOutput = Table | Other
 
 @contextmanager
 def outputs(
-    config: PipelineConfig, spark: SparkSession, records: DataFrame, staging: str
+    config: PipelineConfig,
+    spark: SparkSession,
+    records: DataFrame,
+    staging: str,
+    newest: NewestSchemas | None = None,
 ) -> Iterator[list[SinkOutput]]:
-    """The sinks of the pipeline. ``records``: none, as Kafka gives them; ``staging``: a folder of the pipeline's own.
+    """The sinks of the pipeline. ``records``: none, as Kafka gives them; ``staging``: a folder of the pipeline's own;
+    ``newest``: as in ``decoders``.
 
     Several tables get a session each: a MERGE takes its epoch from the session. Raises ConfigurationError.
     """
@@ -288,7 +294,8 @@ def outputs(
                 tables[index] = DeltaTable(
                     own, path=sink.folder, name=sink.table, label=sink.place, on_new_column=config.on_new_column
                 )
-        for index, (sink, decode) in enumerate(zip(config.sinks, decoders(config, spark, tables), strict=True)):
+        decode_each = decoders(config, spark, tables, newest)
+        for index, (sink, decode) in enumerate(zip(config.sinks, decode_each, strict=True)):
             rows = decode(records)
             if isinstance(sink, DeltaSink):
                 found.append(Table.of(config.alone(index), tables[index], decode, rows))

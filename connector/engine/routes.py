@@ -18,6 +18,7 @@ from connector.config import OTHER, DeltaAppendSink, DeltaPlace, DeltaSink, Json
 from connector.config.apart import nested
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE
+from connector.decode.registry.newest import NewestSchemas
 from connector.engine.decoders import Decoder, decoders
 from connector.engine.epoch import Reading
 from connector.engine.field_check import look_at_value
@@ -269,11 +270,6 @@ class Routes:
         return rows
 
     @property
-    def schema_ids(self) -> Sequence[str]:
-        """Those by which records of own subjects are read, see ``pinned_schemas``."""
-        return [own.schema_id for own in self._all_own if own.schema_id is not None]
-
-    @property
     def _all_own(self) -> Sequence[OwnColumns]:
         return self.decode.decode.own
 
@@ -377,14 +373,14 @@ def routed(
     *,
     run: str,
     begun: Callable[[], bool],
-    pinned: Mapping[str, str],
+    newest: NewestSchemas,
     small: bool = False,
 ) -> Iterator[Routes]:
     """The tables of a pipeline with a route. ``records``: none, as Kafka gives them; ``begun``: whether the pipeline
-    has committed an epoch. ``pinned``: as in ``decoders``. ``small``: whether its tables are small. Raises
+    has committed an epoch. ``newest``: as in ``decoders``. ``small``: whether its tables are small. Raises
     ConfigurationError.
     """
-    (decode,) = decoders(config, spark, pinned=pinned)
+    (decode,) = decoders(config, spark, newest=newest)
     with ExitStack() as sessions:
         # With dead letters a record's problem is no column of the rows that a table gets.
         rows = decode(records).drop(PROBLEM)

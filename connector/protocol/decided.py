@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from connector.protocol.row_shape import makes_the_same
 from sinks.contract import Epoch, Position, Prepared
 from sinks.errors import Diverged, OffsetsLost, PositionMismatch
 from sinks.plurals import plural
@@ -34,7 +35,7 @@ class Row:
     reads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Sink -> how a reader sees it as of this epoch, as ``Committed.reads`` has it. ``done`` only."""
     config: str = ""
-    """What in the pipeline file shapes the rows, hashed. ``decided`` only."""
+    """What makes the rows, see ``row_shape``. ``decided`` only."""
     of_rewind: int | None = None
     """``back_to``, of a rewind. Where there are tables, it is in what each of them has prepared as well."""
 
@@ -165,7 +166,7 @@ def refuse_other_file(lost: Collection[str], decided: Row, config: str) -> None:
 
     Raises Diverged.
     """
-    if config == decided.config or all(decided.prepared[name].checksum for name in lost):
+    if makes_the_same(decided.config, config) or all(decided.prepared[name].checksum for name in lost):
         return
     raise Diverged(
         f"Epoch {decided.epoch.number} was decided, and some of its tables don't have their rows yet. The pipeline "
@@ -180,7 +181,7 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
     before = decided.prepared[sink]
     if (anew.rows, anew.checksum) == (before.rows, before.checksum):
         return
-    edited = " The pipeline file has been changed since." if config != decided.config else ""
+    edited = " The pipeline file has been changed since." if not makes_the_same(decided.config, config) else ""
     give_up = _give_up(decided)
     if decided.of_route:  # its tables stage nothing: Kafka lacks records that it had, by retention or compaction
         give_up = f"Kafka no longer has all of its records. {give_up}"

@@ -24,6 +24,8 @@ ORDER = record(field("id", "long"), field("total", "double"))
 REFUND = record(field("id", "long"), field("why", "string"), name="shop.Refund")
 MORE = record(field("id", "long"), field("why", "string"), field("by", "string", default=""), name="shop.Refund")
 RETURN = record(field("id", "long"), name="shop.Return")
+ID = field("id", "long")
+NOTED = (field("kind", "string"), field("note", "string"))
 UPSERT = {"type": "delta_upsert", "key": "id"}
 
 
@@ -145,6 +147,41 @@ def test_an_epoch_in_doubt_is_read_by_the_schemas_of_its_decision(
     found = query(lake / "_dead", "SELECT _offset, detail FROM t")
     assert [offset for offset, _ in found] == [2]
     assert "has fields that its subject's newest schema at the run's start lacks: by" in found[0][1]
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize(
+    "newer",
+    [
+        record(ID, field("kind", "string")),
+        record(ID, *NOTED, field("by", "string", default="")),
+    ],
+    ids=["without a field", "with one more"],
+)
+def test_the_newest_schema_of_all_records_stays_that_of_the_decision_while_an_epoch_is_in_doubt(
+    routed: Routed, tmp_path: Path, newer: dict[str, Any]
+) -> None:
+    """The subject of all records gets a newer schema between two tables' commits, twice."""
+    with registry_server() as registry:
+        older, lake = record(ID, *NOTED), routed.lake.folder
+        subject = f"{routed.topic.name}-value"
+        registry.register(subject, 1, older)
+        options = routed.options()
+        options["value"] = {"format": "avro", "registry": {"url": registry.url}}
+        options["route"] = {"by": "kind", "sink": {"type": "delta_append", "path": f"{lake}/{{route}}"}}
+        file = tmp_path / "noted.yaml"
+        file.write_text(yaml.safe_dump(options))
+        rows = [{"id": number, "kind": "ab"[number % 2], "note": f"n{number}"} for number in range(4)]
+        routed.topic.send(*((None, framed(1, older, row)) for row in rows), partition=0)
+        with dying_before_the_commit_of("b"):
+            Pipeline.from_file(file).run()
+        registry.register(subject, 2, newer)
+        with dying_before_the_commit_of("b"):
+            Pipeline.from_file(file).run()
+        told("recover", str(file))
+        for table, expected in (("a", [(0, "n0"), (2, "n2")]), ("b", [(1, "n1"), (3, "n3")])):
+            assert query(lake / table, "SELECT id, note FROM t ORDER BY 1") == expected
+        assert verdict(file)["ok"]
 
 
 @pytest.mark.breadth

@@ -8,9 +8,12 @@ from typing import Any, cast
 import pytest
 
 from connector.config import PipelineConfig, parse
+from connector.decode.registry.newest import NewestSchemas
+from connector.decode.registry.registry import Registry, WriterSchema
 from connector.engine.coordinator_log import Log
-from connector.engine.pinned_schemas import pinned_schemas, schemas_in, with_schemas
+from connector.engine.pinned_schemas import pinned_schemas
 from connector.protocol.decided import LogHeld, Row, State
+from connector.protocol.row_shape import makes_the_same, schemas_in, with_schemas
 from sinks.contract import Epoch
 from sinks.offsets import Offsets
 
@@ -51,23 +54,72 @@ def log(state: State, config: str) -> Log:
     return cast(Log, Held(LogHeld(7, row, row)))
 
 
+IDS = {"value of events": "12", "value of events, a": "15"}
+
+
 def test_an_epoch_in_doubt_pins_the_schemas_of_its_decision() -> None:
     config = routed()
-    decided = with_schemas(f"{config.shape}-America/Port-au-Prince-true", ["12", "15"])
-    assert pinned_schemas(config, log(State.DECIDED, decided)) == {"a": "12", "c": "15"}
+    decided = with_schemas(f"{config.shape}-America/Port-au-Prince-true", IDS)
+    assert pinned_schemas(config, log(State.DECIDED, decided)) == IDS
     assert pinned_schemas(config, log(State.DONE, decided)) == {}
     assert pinned_schemas(config, cast(Log, Held(LogHeld()))) == {}
+    assert pinned_schemas(config, None) == {}
 
 
 def test_what_another_file_has_decided_pins_nothing() -> None:
     config, other = routed(), routed({**OWN, "b": {"value": {"subject": "B"}}})
-    decided = with_schemas(f"{other.shape}-UTC-true", ["12", "13", "15"])
-    assert pinned_schemas(config, log(State.DECIDED, decided)) == {}
+    assert pinned_schemas(config, log(State.DECIDED, with_schemas(f"{other.shape}-UTC-true", IDS))) == {}
     assert pinned_schemas(config, log(State.DECIDED, f"{config.shape}-UTC-true")) == {}
 
 
-@pytest.mark.parametrize("ids", [[], ["7"], ["7", "7", "123456"]])
-def test_the_log_keeps_the_schemas_and_where_there_are_none_what_it_kept_before(ids: list[str]) -> None:
+def test_the_log_of_a_pipeline_without_a_registry_is_not_read() -> None:
+    plain = {"value": {"format": "string"}, "together": "atomic"}
+    sinks = [{"type": "delta_append", "path": "lake/a"}, {"type": "delta_append", "path": "lake/b"}]
+    source = {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}}
+    config = parse({"name": "p", "source": source, "sinks": sinks, "coordinator": {"path": "lake/_log"}, **plain})
+    assert pinned_schemas(config, cast(Log, object())) == {}
+
+
+@pytest.mark.parametrize("ids", [{}, {"value of t": "7"}, {"value of t": "0b-1", "key of t": "7", "value of t, é": ""}])
+def test_the_log_keeps_the_schemas_and_where_there_are_none_what_it_kept_before(ids: dict[str, str]) -> None:
     kept = with_schemas("0123-UTC-true", ids)
-    assert [*schemas_in(kept, "0123")] == ids
+    assert schemas_in(kept) == ids
     assert ids or kept == "0123-UTC-true"
+    assert kept.isascii()
+
+
+def test_rows_are_the_same_while_no_schema_and_no_option_is_another() -> None:
+    kept = with_schemas("0123-UTC-true", IDS)
+    assert makes_the_same(kept, kept)
+    assert makes_the_same("0123-UTC-true", kept), "a version that kept no schemas"
+    assert makes_the_same(kept, with_schemas("0123-UTC-true", {**IDS, "value of new": "1"}))
+    assert not makes_the_same(kept, with_schemas("0123-UTC-true", {**IDS, "value of events": "13"}))
+    assert not makes_the_same(kept, with_schemas("4567-UTC-true", IDS))
+    assert not makes_the_same("4567-UTC-true", kept)
+
+
+class Growing:
+    """A registry whose subjects get a newer schema at each question. A schema is its own ID."""
+
+    wire = None
+    newest = 10
+
+    def latest(self, topic: str, part: str) -> WriterSchema[str]:
+        self.newest += 1
+        return self.schema(str(self.newest))
+
+    def schema(self, schema_id: str) -> WriterSchema[str]:
+        return WriterSchema(schema_id, schema_id)
+
+
+def test_a_run_takes_the_pinned_schemas_for_the_newest_ones_and_notes_all() -> None:
+    registry = cast(Registry[str], Growing())
+    first = NewestSchemas()
+    taken = [first.through(registry).latest("t", "value"), first.through(registry, "a").latest("t", "value")]
+    assert [each.schema for each in taken] == ["11", "12"]
+    assert first.ids == {"value of t": "11", "value of t, a": "12"}
+    again = NewestSchemas(first.ids)
+    assert again.through(registry, "a").latest("t", "value").schema == "12"
+    assert again.through(registry).latest("t", "value").schema == "11"
+    assert again.through(registry).latest("t", "key").schema == "13", "of a part that had no registry before"
+    assert again.ids == {**first.ids, "key of t": "13"}

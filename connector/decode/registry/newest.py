@@ -1,0 +1,56 @@
+"""Which schema of each subject is the newest one for a run: it may get a newer one at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from connector.decode.registry.registry import Part, Registry, WriterSchema
+from connector.decode.registry.wire_format import Wire
+
+Schema = TypeVar("Schema")
+
+
+class NewestSchemas:
+    """The newest schemas of one run. It notes which ones they were.
+
+    An epoch that is in some of its tables only is read again by another run, and has to give the others the same rows.
+    So that run takes the schemas of the decision for the newest ones.
+    """
+
+    def __init__(self, pinned: Mapping[str, str] = MappingProxyType({})) -> None:
+        """``pinned``: whose -> the ID of the schema to take for the newest one, as ``ids`` has noted it."""
+        self._pinned = pinned
+        self.ids: dict[str, str] = {}
+        """Whose -> the ID of the schema that was the newest one."""
+
+    def through(self, registry: Registry[Schema], own: str = "") -> Registry[Schema]:
+        """The registry, with these newest schemas. ``own``: a value of a route that has a subject of its own."""
+        return _Through(registry, self, own)
+
+    def latest(self, registry: Registry[Schema], topic: str, part: Part, own: str) -> WriterSchema[Schema]:
+        """See ``Registry.latest``."""
+        whose = f"{part} of {topic}" + (f", {own}" if own else "")
+        pinned = self._pinned.get(whose)
+        found = registry.latest(topic, part) if pinned is None else registry.schema(pinned)
+        self.ids[whose] = found.id
+        return found
+
+
+class _Through(Generic[Schema]):
+    def __init__(self, registry: Registry[Schema], newest: NewestSchemas, own: str) -> None:
+        self._registry, self._newest, self._own = registry, newest, own
+
+    @property
+    def wire(self) -> Wire:
+        return self._registry.wire
+
+    def schema(self, schema_id: str) -> WriterSchema[Schema]:
+        return self._registry.schema(schema_id)
+
+    def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema[Schema]]:
+        return self._registry.known(topic, part)
+
+    def latest(self, topic: str, part: Part) -> WriterSchema[Schema]:
+        return self._newest.latest(self._registry, topic, part, self._own)
