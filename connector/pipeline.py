@@ -61,8 +61,7 @@ if TYPE_CHECKING:
     from connector.config.options import PipelineOptions, TopicOptions
 
 log = logging.getLogger("lakelock.pipeline")
-_LOOK_SECONDS = 1.0
-"""Between two looks for a first record."""
+_LOOKS_EVERY_SECONDS = 1.0
 
 
 class Pipeline:
@@ -108,9 +107,7 @@ class Pipeline:
             options["spark"], spark = spark, None
         if config is not None and options:
             raise TypeError(f"Give either a configuration or options, not both: {', '.join(options)}.")
-        self.config = (
-            config if config is not None else parse(written(options), origin=f"pipeline {options.get('name')!r}")
-        )
+        self.config = config or parse(written(options), origin=f"pipeline {options.get('name')!r}")
         self._debug = debug
         self._spark = spark
 
@@ -244,24 +241,32 @@ class Pipeline:
         with nullcontext(observers) if observers else told_in_notebook(self.config.name) as watching:
             while True:
                 try:
-                    return self._run_once(stop, [*watching, *also], until=until, publish=publish)
+                    delivered = self._run_once(stop, [*watching, *also], until=until, publish=publish)
+                    if delivered is not None:
+                        return delivered
                 except NoRecordYet as nothing:
                     log.warning("%s", nothing.message)
                     interval = self.config.interval
-                    if interval is None or stop.wait(max(_LOOK_SECONDS, interval.total_seconds())):
+                    if interval is None or stop.wait(max(_LOOKS_EVERY_SECONDS, interval.total_seconds())):
                         return Delivered(behind=0)
 
     def _run_once(
         self, stop: threading.Event, observers: Sequence[Observer], *, until: datetime | None, publish: bool
-    ) -> Delivered:
+    ) -> Delivered | None:
+        """None: only an epoch in doubt was finished, by the schemas of its decision. The newest ones need a new run."""
         stage = stages(all_of(observers), self.config.name)
-        with monitored(self.config) as told, self._made(stage, publish=publish) as made:
-            assembly = replace(made, stopped=stop.is_set)
+        made = self._assembled(short=None if publish else False, reads=True, stage=stage)
+        with monitored(self.config) as told, made as assembly:
+            assembly = replace(assembly, stopped=stop.is_set)
             stage("opening the tables")
             assembly.make_ready()
             assembly.look_back()
-            topics = assembly.source if until is None else Until(assembly.source, until)
-            work = assembly.work(all_of([*observers, *told]), topics=topics)
+            observe = all_of([*observers, *told])
+            if assembly.newest.outdated:
+                stage("finishing an epoch")
+                assembly.coordinator(observe).recover(join=False)
+                return None
+            work = assembly.work(observe, topics=assembly.source if until is None else Until(assembly.source, until))
             if not publish:
                 work = replace(work, group=Unpublished())
             stage("finding where to go on")
@@ -391,9 +396,5 @@ class Pipeline:
         config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
         return assembled(config, debug=self._debug, short=True, spark=self._spark)
 
-    def _assembled(self, *, short: bool | None = None) -> AbstractContextManager[Assembly]:
-        return assembled(self.config, debug=self._debug, short=short, spark=self._spark)
-
-    def _made(self, stage: Callable[[str], None], *, publish: bool) -> AbstractContextManager[Assembly]:
-        short = None if publish else False
-        return assembled(self.config, debug=self._debug, short=short, reads=True, spark=self._spark, stage=stage)
+    def _assembled(self, *, short: bool | None = None, **more: Any) -> AbstractContextManager[Assembly]:
+        return assembled(self.config, debug=self._debug, short=short, spark=self._spark, **more)

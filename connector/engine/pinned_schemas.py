@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def pinned_schemas(config: PipelineConfig, log: Log | None) -> Mapping[str, str]:
     """The schemas to take for the newest ones, see ``NewestSchemas``. Empty if no epoch is in doubt, or if another file
-    has made its rows. The next run that finds no epoch in doubt takes the newest ones again."""
+    has made its rows. A run finishes the epoch, and begins again with the newest ones."""
     if log is None or not any(getattr(part, "registry", None) for part in (config.value, config.key)):
         return {}
     doubted = log.read().in_doubt

@@ -75,6 +75,16 @@ def pipeline_file(routed: Routed, registry: RegistryServer, folder: Path, *, let
     return file
 
 
+def routed_by_kind(routed: Routed, registry: RegistryServer, folder: Path) -> Path:
+    """A pipeline whose records all have the schema of the topic's subject."""
+    options = routed.options()
+    options["value"] = {"format": "avro", "registry": {"url": registry.url}}
+    options["route"] = {"by": "kind", "sink": {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}}
+    file = folder / "noted.yaml"
+    file.write_text(yaml.safe_dump(options))
+    return file
+
+
 def told(*arguments: str, code: int = 0) -> str:
     result = CliRunner().invoke(app, [*arguments])
     assert result.exit_code == code, (arguments, result.output)
@@ -152,10 +162,7 @@ def test_an_epoch_in_doubt_is_read_by_the_schemas_of_its_decision(
 @pytest.mark.breadth
 @pytest.mark.parametrize(
     "newer",
-    [
-        record(ID, field("kind", "string")),
-        record(ID, *NOTED, field("by", "string", default="")),
-    ],
+    [record(ID, field("kind", "string")), record(ID, *NOTED, field("by", "string", default=""))],
     ids=["without a field", "with one more"],
 )
 def test_the_newest_schema_of_all_records_stays_that_of_the_decision_while_an_epoch_is_in_doubt(
@@ -166,11 +173,7 @@ def test_the_newest_schema_of_all_records_stays_that_of_the_decision_while_an_ep
         older, lake = record(ID, *NOTED), routed.lake.folder
         subject = f"{routed.topic.name}-value"
         registry.register(subject, 1, older)
-        options = routed.options()
-        options["value"] = {"format": "avro", "registry": {"url": registry.url}}
-        options["route"] = {"by": "kind", "sink": {"type": "delta_append", "path": f"{lake}/{{route}}"}}
-        file = tmp_path / "noted.yaml"
-        file.write_text(yaml.safe_dump(options))
+        file = routed_by_kind(routed, registry, tmp_path)
         rows = [{"id": number, "kind": "ab"[number % 2], "note": f"n{number}"} for number in range(4)]
         routed.topic.send(*((None, framed(1, older, row)) for row in rows), partition=0)
         with dying_before_the_commit_of("b"):
@@ -181,6 +184,28 @@ def test_the_newest_schema_of_all_records_stays_that_of_the_decision_while_an_ep
         told("recover", str(file))
         for table, expected in (("a", [(0, "n0"), (2, "n2")]), ("b", [(1, "n1"), (3, "n3")])):
             assert query(lake / table, "SELECT id, note FROM t ORDER BY 1") == expected
+        assert verdict(file)["ok"]
+
+
+@pytest.mark.breadth
+def test_a_run_that_finds_an_epoch_in_doubt_reads_what_follows_by_the_newest_schema(
+    routed: Routed, tmp_path: Path
+) -> None:
+    """By the schema of the decision, the record that comes next couldn't be read."""
+    with registry_server() as registry:
+        older, newer, lake = record(ID, *NOTED), record(ID, field("kind", "string")), routed.lake.folder
+        subject = f"{routed.topic.name}-value"
+        registry.register(subject, 1, older)
+        file = routed_by_kind(routed, registry, tmp_path)
+        rows = [{"id": number, "kind": "ab"[number], "note": "n"} for number in range(2)]
+        routed.topic.send(*((None, framed(1, older, row)) for row in rows), partition=0)
+        with dying_before_the_commit_of("b"):
+            Pipeline.from_file(file).run()
+        registry.register(subject, 2, newer)
+        routed.topic.send((None, framed(2, newer, {"id": 2, "kind": "a"})), partition=0)
+        Pipeline.from_file(file).run()
+        assert query(lake / "a", "SELECT id, note FROM t ORDER BY 1") == [(0, "n"), (2, None)]
+        assert query(lake / "b", "SELECT id, note FROM t ORDER BY 1") == [(1, "n")]
         assert verdict(file)["ok"]
 
 

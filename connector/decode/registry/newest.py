@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from connector.decode.registry.registry import Part, Registry, WriterSchema
 from connector.decode.registry.wire_format import Wire
+from sinks.errors import UnknownSchema, UnusableSchema
 
 Schema = TypeVar("Schema")
 
@@ -24,6 +26,8 @@ class NewestSchemas:
         self._pinned = pinned
         self.ids: dict[str, str] = {}
         """Whose -> the ID of the schema that was the newest one."""
+        self.outdated = False
+        """Whether a subject has a newer schema than the pinned one."""
 
     def through(self, registry: Registry[Schema], own: str = "") -> Registry[Schema]:
         """The registry, with these newest schemas. ``own``: a value of a route that has a subject of its own."""
@@ -33,9 +37,14 @@ class NewestSchemas:
         """See ``Registry.latest``."""
         whose = f"{part} of {topic}" + (f", {own}" if own else "")
         pinned = self._pinned.get(whose)
-        found = registry.latest(topic, part) if pinned is None else registry.schema(pinned)
+        found = registry.latest(topic, part) if pinned is None else self._taken(pinned, registry, topic, part)
         self.ids[whose] = found.id
         return found
+
+    def _taken(self, pinned: str, registry: Registry[Schema], topic: str, part: Part) -> WriterSchema[Schema]:
+        with suppress(UnknownSchema, UnusableSchema):  # a subject that is gone, or broken, is a matter of later epochs
+            self.outdated |= registry.latest(topic, part).id != pinned
+        return registry.schema(pinned)
 
 
 class _Through(Generic[Schema]):
