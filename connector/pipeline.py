@@ -261,12 +261,12 @@ class Pipeline:
             stage("opening the tables")
             assembly.make_ready()
             assembly.look_back()
-            observe = all_of([*observers, *told])
+            topics = assembly.source if until is None else Until(assembly.source, until)
+            work = assembly.work(all_of([*observers, *told]), topics=topics)
             if assembly.newest.outdated:
                 stage("finishing an epoch")
-                assembly.coordinator(observe).recover(join=False)
+                transactional.finish_doubted(work, stop=stop)
                 return None
-            work = assembly.work(observe, topics=assembly.source if until is None else Until(assembly.source, until))
             if not publish:
                 work = replace(work, group=Unpublished())
             stage("finding where to go on")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -55,15 +56,18 @@ def deliver(work: Work, *, interval: timedelta | None, stop: threading.Event) ->
     run = _Run(work, stop)
     while True:
         started, before = time.monotonic(), run.epochs
-        retries = Retries(work.patience, lambda: run.epochs, stop, run.failed)
-        while retries.wanted():
-            with retries:
-                run.round()
+        run.patiently(run.round)
         run.announce(Step.WAITING)
         took = time.monotonic() - started
         if interval is None or stop.wait(_pause(interval.total_seconds(), took, idle=run.epochs == before)):
             work.destination.finish()
             return Delivered(run.epochs, run.rows, run.last, run.behind)
+
+
+def finish_doubted(work: Work, *, stop: threading.Event) -> None:
+    """Finish an epoch that is in doubt, and begin no other. Retries and raises as ``deliver`` does."""
+    run = _Run(work, stop)
+    run.patiently(run.finish_doubted)
 
 
 def _pause(interval: float, took: float, *, idle: bool) -> float:
@@ -98,6 +102,18 @@ class _Run:
     def failed(self, error: BaseException) -> None:
         """Announce that a round failed and will be tried again."""
         self.announce(Step.RETRYING, error)
+
+    def patiently(self, attempt: Callable[[], None]) -> None:
+        """Call a function, again after a failure that passes."""
+        retries = Retries(self._work.patience, lambda: self.epochs, self._stop, self.failed)
+        while retries.wanted():
+            with retries:
+                attempt()
+
+    def finish_doubted(self) -> None:
+        """Have the destination say where it stands: before that it settles what is in doubt."""
+        self._find_position()
+        self._work.destination.settle()
 
     def round(self) -> None:
         """Commit everything that Kafka holds now.
