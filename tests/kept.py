@@ -49,8 +49,12 @@ def rows_of(changes: Iterable[Change], *, sequenced: bool) -> dict[str, tuple[st
 def versions_of(changes: Iterable[Change], *, sequenced: bool, tracked: Sequence[str]) -> list[tuple[Any, ...]]:
     """The versions of a history: key, a, b, start, end."""
     last: dict[tuple[str, int], Change] = {}
-    for change in sorted(set_of(changes), key=lambda change: (change.partition, change.offset)):
+    every = sorted(set_of(changes), key=lambda change: (change.partition, change.offset))
+    for change in (change for change in every if change.op != "t"):
         last[change.key, change.seq if sequenced else change.offset] = change
+    for truncate in (change for change in every if change.op == "t"):
+        for key in {key for key, _ in last}:
+            last.setdefault((key, truncate.seq), truncate)
     rows: dict[str, Row] = {}
     current: dict[str, list[Any]] = {}
     versions: list[list[Any]] = []

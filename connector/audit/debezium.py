@@ -178,7 +178,8 @@ def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> Pipe
         rules["except_column_list"] = (*(sink.except_column_list or ()), *_OF_EVENT, UNAVAILABLE)
     if _OP in columns:
         rules["apply_as_deletes"] = sink.apply_as_deletes or f"{_OP} = 'd'"
-        if isinstance(sink, DeltaUpsertSink) and sink.sequence_by is not None and sink.deletes == "hard":
+        soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
+        if sink.sequence_by is not None and not soft:
             rules["apply_as_truncates"] = sink.apply_as_truncates or f"{_OP} = 't'"
     return config.model_copy(update={"sinks": (sink.model_copy(update=rules),)})
 
@@ -193,7 +194,7 @@ def passed_over(config: PipelineConfig, columns: Collection[str]) -> str:
     if _OP not in columns or not isinstance(sink, KeyedSink):
         return "false"
     tombstones = TOMBSTONE if sink.sequence_by is not None else "false"
-    ignored = isinstance(sink, DeltaUpsertSink) and sink.apply_as_truncates == "false"
+    ignored = sink.apply_as_truncates == "false"
     truncates = f"(NOT {TOMBSTONE} AND coalesce({_OP} = 't', false))" if ignored else "false"
     return f"({tombstones} OR {truncates})"
 

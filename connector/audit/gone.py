@@ -15,7 +15,7 @@ from connector.audit.foreign import Foreign
 from connector.audit.records import PLACE, Records, changes, table_columns
 from connector.audit.rows import Earlier, placed
 from connector.audit.values import comparable_values
-from connector.config import KeyedSink
+from connector.config import DeltaUpsertSink, KeyedSink
 from sinks.plurals import plural
 from sinks.spark.sql import identifier
 
@@ -69,7 +69,8 @@ def gone_before(
     kind = _GONE
     if keyed:
         said = changes(records, keyed, cut)
-        if not said.where("e_change = 'truncate'").isEmpty():
+        # A history leaves rows alone that it hasn't made.
+        if isinstance(keyed, DeltaUpsertSink) and not said.where("e_change = 'truncate'").isEmpty():
             return []
         written = shaped(rows).where("r_zone <> 'nowhere'")
         of_rows = written.select(*(F.col(name).alias(f"e_k{index}") for index, name in enumerate(keys)))

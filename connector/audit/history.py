@@ -80,8 +80,9 @@ def _expected(
     has records after the claim.
 
     Of the events of one sequence only the last counts, as a version is at least one sequence long. Versions are
-    numbered by counting their starts. A delete belongs to the version that it ends. ``partial``: events may lack
-    values; ``several``: a record may make several events, of which the one whose JSON sorts last counts.
+    numbered by counting their starts. A delete belongs to the version that it ends. A truncate ends what an update has
+    made, unless the key's next event comes before it or with it. ``partial``: events may lack values; ``several``: a
+    record may make several events, of which the one whose JSON sorts last counts.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -89,18 +90,23 @@ def _expected(
     keys = [f"e_k{index}" for index in range(len(sink.key))]
     of_key = Window.partitionBy(*keys)
     in_order = of_key.orderBy("e_order")
-    events = events.withColumn("e_later_too", F.max("e_later").over(of_key))
+    events, truncated_later = _with_next_truncate(events, sink)
+    events = events.withColumn("e_later_too", F.max("e_later").over(of_key) | truncated_later)
     rank = F.expr("struct(e_order, e_json, e_change = 'delete')" if several else "e_order")
     last_of_equals = F.max(rank).over(Window.partitionBy(*keys, "e_sequence"))
     single = events.where("NOT e_later").withColumn("last_of_equals", last_of_equals)
     single = single.where(F.col("last_of_equals") == rank)
+    single = single.withColumn("e_next", F.lead("e_sequence").over(in_order)).withColumn(
+        "cut", F.expr("CASE WHEN e_change = 'update' AND (e_next IS NULL OR truncate < e_next) THEN truncate END")
+    )
     if partial:
         single = _with_absent_values(single, columns, keys)
     single = single.withColumn("watched", _watched(columns, sink))
     # `watched` includes the kind of change, so every update after a delete starts a version.
-    starts = F.expr("e_change = 'update' AND NOT watched <=> previous")
+    starts = F.expr("e_change = 'update' AND (cut_before IS NOT NULL OR NOT watched <=> previous)")
     numbered = (
         single.withColumn("previous", F.lag("watched").over(in_order))
+        .withColumn("cut_before", F.lag("cut").over(in_order))
         .withColumn("starts", starts)
         .withColumn(
             "number", F.count(F.when(F.col("starts"), 1)).over(in_order.rowsBetween(Window.unboundedPreceding, 0))
@@ -115,7 +121,7 @@ def _expected(
             ),
             F.expr("max_by(e_values, IF(e_change = 'update', e_order, NULL))").alias("last"),
             F.expr("max_by(e_lacks, IF(e_change = 'update', e_order, NULL))").alias("e_lacks"),
-            F.expr("min(IF(e_change = 'delete', e_order, NULL)).e_sequence").alias("deleted_at"),
+            F.expr("coalesce(max(cut), min(IF(e_change = 'delete', e_order, NULL)).e_sequence)").alias("deleted_at"),
             F.max("e_later_too").alias("e_later"),
         )
         .withColumn("next", F.lead("first.e_order.e_sequence").over(of_key.orderBy("number")))
@@ -130,6 +136,22 @@ def _expected(
         "e_later",
         "e_lacks",
     ).where(" AND ".join(f"{key} IS NOT NULL" for key in keys))
+
+
+def _with_next_truncate(events: DataFrame, sink: DeltaHistorySink) -> tuple[DataFrame, Column]:
+    """The events of keys, each with ``truncate``: the sequence of the first truncate after it, or null. And whether
+    there is a truncate after the claim."""
+    from pyspark.sql import functions as F
+
+    if sink.apply_as_truncates in (None, "false"):
+        return events.withColumn("truncate", F.expr("IF(true, NULL, e_sequence)")), F.lit(False)
+    truncates = events.where("e_change = 'truncate'").selectExpr(
+        "array_sort(collect_set(IF(e_later, NULL, e_sequence))) AS truncates",
+        "coalesce(bool_or(e_later), false) AS truncated_later",
+    )
+    of_keys = events.where("e_change <> 'truncate'").crossJoin(F.broadcast(truncates))
+    after = F.expr("get(filter(truncates, at -> at > e_sequence), 0)")
+    return of_keys.withColumn("truncate", after).drop("truncates"), F.col("truncated_later")
 
 
 def _watched(columns: StructType, sink: DeltaHistorySink) -> Column:
@@ -147,14 +169,17 @@ def _watched(columns: StructType, sink: DeltaHistorySink) -> Column:
 
 
 def _with_absent_values(events: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFrame:
-    """The events, where a column that one lacks has the value of the last update before it, up to a delete."""
+    """The events, where a column that one lacks has the value of the last update before it, up to a delete or a
+    truncate."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     before = Window.partitionBy(*keys).orderBy("e_order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     alike = Window.partitionBy(*keys, "deletes").orderBy("e_order")
     alike = alike.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    counted = events.withColumn("deletes", F.count(F.expr("IF(e_change = 'delete', 1, NULL)")).over(before))
+    afresh = F.expr("CASE WHEN e_change = 'delete' OR cut_before IS NOT NULL THEN 1 END")
+    counted = events.withColumn("cut_before", F.lag("cut").over(Window.partitionBy(*keys).orderBy("e_order")))
+    counted = counted.withColumn("deletes", F.count(afresh).over(before)).drop("cut_before")
     latest = []
     for index, name in enumerate(columns.names):
         there = f"e_change = 'update' AND NOT array_contains(e_absent, lower({literal(name)}))"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from connector.audit.claim import At, Bounds, Held, nested
 from connector.audit.in_both import as_in
 from connector.audit.values import Default, comparable_values
-from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
+from connector.config import COORDINATES, KeyedSink
 from sinks.errors import ConfigurationError
 from sinks.kafka import spark_reader
 from sinks.spark.sql import identifier, literal
@@ -169,7 +169,7 @@ def lacked(records: Records) -> Column:
 
 def truncates(sink: KeyedSink) -> str:
     """SQL: whether a row empties the table."""
-    if isinstance(sink, DeltaUpsertSink) and sink.apply_as_truncates:
+    if sink.apply_as_truncates:
         return f"(NOT {TOMBSTONE} AND coalesce({sink.apply_as_truncates}, false))"
     return "false"
 

@@ -55,6 +55,9 @@ class KeyedSink(DeltaSink):
     apply_as_deletes: SteadyText | None = None
     """A SQL condition. A record that meets it deletes the row of its key. Tombstones, records without a value, always
     do."""
+    apply_as_truncates: SteadyText | None = None
+    """A SQL condition. A record that meets it deletes all older rows of the table; in a history it ends all versions
+    that are current then. Needs ``sequence_by``. ``false`` passes over Debezium's truncates."""
     column_list: Columns | None = None
     """The columns to store. By default all."""
     except_column_list: Columns | None = None
@@ -75,6 +78,14 @@ class KeyedSink(DeltaSink):
         left_out = [column for column in self.key if column in (self.except_column_list or ())]
         if missing or left_out:
             yield f"the key column {(missing or left_out)[0]} must be stored in the table"
+
+    @fits
+    def _truncates_have_an_order(self) -> None:
+        if self.apply_as_truncates not in (None, "false") and self.sequence_by is None:
+            raise ValueError(
+                "apply_as_truncates needs sequence_by: offsets can't tell which rows of other partitions are older "
+                "than the truncate"
+            )
 
 
 class Fold(Options):
@@ -121,9 +132,6 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
     """As in AUTO CDC. Other values are refused."""
     deletes: Literal["hard", "soft"] = "hard"
     """``hard`` removes a deleted row. ``soft`` keeps it, with ``_deleted = true``."""
-    apply_as_truncates: SteadyText | None = None
-    """A SQL condition. A record that meets it deletes all older rows of the table. Needs ``sequence_by``.
-    ``false`` passes over Debezium's truncates."""
     ignore_null_updates: StrictBool | Columns = False
     """Whether a null in a record leaves the stored value of its column unchanged: ``true`` for all columns, or a list
     of columns."""
@@ -138,14 +146,6 @@ class DeltaUpsertSink(KeyedSink, MergedSink):
         for option in ("apply_as_truncates", "ignore_null_updates"):
             if self.deletes == "soft" and getattr(self, option) not in (None, False, "false"):
                 yield f"{option} needs deletes: hard: a soft-deleted row doesn't keep its earlier versions"
-
-    @fits
-    def _truncates_have_an_order(self) -> None:
-        if self.apply_as_truncates not in (None, "false") and self.sequence_by is None:
-            raise ValueError(
-                "apply_as_truncates needs sequence_by: offsets can't tell which rows of other partitions are older "
-                "than the truncate"
-            )
 
 
 class DeltaHistorySink(KeyedSink):

@@ -27,7 +27,7 @@ def kept_truncates(config: PipelineConfig, index: int = 0, *, named: str = "") -
 def _takes(sink: object) -> bool:
     """Whether a truncate says something of a sink's rows: it deletes them, or can't, and then it is a bad record. In
     any other table it would be a row of nulls."""
-    return isinstance(sink, KeyedSink) and getattr(sink, "apply_as_truncates", None) != "false"
+    return isinstance(sink, KeyedSink) and sink.apply_as_truncates != "false"
 
 
 def _sql(value: bool) -> str:

@@ -102,9 +102,10 @@ def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
 
     Of Debezium's truncates, those of a table with ``deletes: soft`` are bad records: their key is null.
     """
-    condition = getattr(sink, "apply_as_truncates", None)
-    if condition is None and OP in columns and sink.sequence_by is not None and isinstance(sink, DeltaUpsertSink):
-        condition = f"{OP} = 't'" if sink.deletes == "hard" else None
+    condition = sink.apply_as_truncates
+    soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
+    if condition is None and OP in columns and sink.sequence_by is not None and not soft:
+        condition = f"{OP} = 't'"
     if condition is None or condition == "false":
         return "false"
     return f"(NOT {TOMBSTONE} AND coalesce({condition}, false))"
@@ -117,7 +118,7 @@ def passed_over(sink: KeyedSink, columns: Sequence[str]) -> str:
     # The delete before a tombstone said the same, and where it stands in the order.
     over = [TOMBSTONE] if sink.sequence_by is not None else []
     # The file says that truncates are to delete nothing.
-    over += [f"coalesce({OP} = 't', false)"] if getattr(sink, "apply_as_truncates", None) == "false" else []
+    over += [f"coalesce({OP} = 't', false)"] if sink.apply_as_truncates == "false" else []
     return f"({' OR '.join(over)})" if over else "false"
 
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink, PipelineConfig
 from connector.config.unavailable import UNAVAILABLE
-from connector.derive.changes import changes, check_expressions, is_sent, problem_with, table_columns, updates
+from connector.derive.changes import (
+    changes,
+    check_expressions,
+    is_sent,
+    problem_with,
+    table_columns,
+    truncates,
+    updates,
+)
 from connector.derive.derivation import TableDerivation
 from connector.derive.second import refuse_second
 from sinks.contract import Epoch
@@ -15,6 +23,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import DeltaHistory, PlainHistory
 from sinks.delta.limits import Records
 from sinks.delta.table import COORDINATES, DeltaTable
+from sinks.delta.truncated import TRUNCATE
 from sinks.delta.version_columns import END, START, STATE, VersionColumns
 from sinks.errors import ConfigurationError
 
@@ -29,7 +38,8 @@ def history(
     """Raises ConfigurationError."""
 
     def events(records: DataFrame, _: Epoch) -> DataFrame:
-        return changes(records, sink)
+        found = changes(records, sink)
+        return found if truncates(sink, records.columns) != "false" else found.drop(TRUNCATE)
 
     def check() -> Sequence[str]:
         refuse_second(config, sink, commits)

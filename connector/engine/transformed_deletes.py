@@ -45,7 +45,7 @@ def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, n
     records = decode.decode(none)
     passes = partial(_passes, records, decode.shape, sink.key)
     there = decode.shape(records).columns
-    truncating = getattr(sink, "apply_as_truncates", "") is None and truncates(sink, there) != "false"
+    truncating = sink.apply_as_truncates is None and truncates(sink, there) != "false"
     ops = f"{OP} IN ('d', 't')" if truncating else f"{OP} = 'd'"
     through = f"Let them through: WHERE {ops} OR (...)."
     if OP in records.columns and OP not in there and sink.apply_as_deletes is None:

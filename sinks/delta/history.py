@@ -9,6 +9,7 @@ where it belongs. The rules:
 * An update starts a version, and ends the version before it. An update whose tracked columns equal those of the version
   before it is *merged* into that version, which then shows the update's untracked columns.
 * A delete ends the version that is current at its sequence. It has no row of its own.
+* A truncate ends the versions of all keys that are current at its sequence: ``sinks.delta.truncated``.
 
 A late event may split a version. So the version's row keeps in ``_state`` its events (if there are several) with their
 untracked columns, and the delete that ended it. Deletes that ended nothing are kept beside the table for a limited
@@ -40,9 +41,12 @@ from sinks.delta.refusals import about_refused_rows
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.delta.unsent_values import filled, fingerprint_fields
+from sinks.delta.truncated import deleting, known, split, touched_by
+from sinks.delta.truncated import points as truncates_as_points
+from sinks.delta.unsent_values import fingerprint_fields
 from sinks.delta.upsert_rule import SOURCE
 from sinks.delta.version_columns import END, START, STATE, UNSENT, VersionColumns, struct_of
+from sinks.delta.versions import versions_of
 from sinks.offsets import Offsets
 from sinks.spark.cached import kept
 from sinks.spark.sql import MICROSECONDS, identifier, struct_sql, to_json
@@ -58,7 +62,7 @@ class DeltaHistory:
     """The exactly-once history. The table's session must be the sink's own.
 
     Its rows are events, in any order and any number per key: the value's columns, the coordinates, ``_sequence`` if the
-    table is ordered by one, and ``_delete``.
+    table is ordered by one, ``_delete``, and ``_truncate`` if there may be such.
     """
 
     appends = False
@@ -107,6 +111,7 @@ class DeltaHistory:
         proof, columns = Proof(self._commits, epoch), self._versions.columns
         prunes = pruning(self._table, columns.key, rows, "")
         with about_moved_keys(self._table.label), prunes as (near, within), once_kept(near, within) as events:
+            within = within and self._versions.within(events, within)
             merge = merge_sql(self._table.sql, columns, rows.schema, within)
             with forgotten_if_fenced(self.tombstones, self._commits, epoch):
                 while proof.wanted():
@@ -162,6 +167,12 @@ class _Versions:
         self.tombstones = Tombstones(table, columns.key)
         self._retention = tombstone_retention
 
+    def within(self, events: DataFrame, keys: str) -> str:
+        """SQL that is true of every row ``t`` that the events may change; empty: unknown. ``keys``: of those that have
+        a key of theirs."""
+        _, truncates = split(events)
+        return keys if truncates is None or truncates.isEmpty() else ""
+
     def moved_sql(self, events: str, position: Offsets) -> str:
         """A query that fails at a key that has left its partition, as ``changed`` would. ``events``: SQL for FROM."""
         return events_moved_sql(events, self._table.sql, self.tombstones.passed_sql(position), self.columns.key)
@@ -184,6 +195,9 @@ class _Versions:
         """
         from pyspark.sql import functions as F
 
+        if note:
+            self._note(events, by)
+        events, truncates = split(events)
         by_sequence = "_sequence" in events.columns
         key = f"{struct_of(self.columns.key)} AS key"
         at = "_sequence" if by_sequence else "_offset"
@@ -199,11 +213,18 @@ class _Versions:
         touched = new.groupBy("key").agg(
             F.min("event.at").alias("first"), F.expr("min(struct(event.topic, event.partition))").alias("place")
         )
+        if truncates is not None:
+            others = touched_by(truncates, self._table, self.columns)
+            touched = touched.unionByName(others, allowMissingColumns=True)
+            touched = touched.groupBy("key").agg(F.min("first").alias("first"), F.min("place").alias("place"))
         points = new.unionByName(self._stored(touched, events.schema, by_sequence, within), allowMissingColumns=True)
-        if note:
-            self._note(events, by)
         passed = self.tombstones.passed_sql(position)
         tombstones = self._table.spark.sql(f"SELECT * FROM {passed}") if passed is not None else None
+        ends = known(truncates, tombstones, self.columns.key[0])
+        if ends is not None:
+            points = points.unionByName(
+                truncates_as_points(ends, touched, self.columns, events.schema), allowMissingColumns=True
+            )
         if tombstones is not None:
             deletes = tombstones.selectExpr(
                 key, f"{self.columns.event(at, events.schema, 'false')} AS event", "true AS deletes"
@@ -213,7 +234,7 @@ class _Versions:
         points = points.repartition("key")
         if not by_sequence:
             points = in_one_partition(points, self.columns.key)
-        versions = _versions(points, self.columns if UNSENT in events.columns else None)
+        versions = versions_of(points, self.columns if UNSENT in events.columns else None)
         return self._rows(versions, events.schema)
 
     def _stored(self, touched: DataFrame, events: StructType, by_sequence: bool, within: str) -> DataFrame:
@@ -224,7 +245,15 @@ class _Versions:
         difference: after such a version either an update has started the next one, or there was a delete.
         """
         end = f"{END} IS NULL OR {END} >= first"
-        if not by_sequence:
+        ended_by = "filter(array(named_struct('event', ended_by, 'deletes', true)), d -> d.event IS NOT NULL)"
+        if by_sequence:
+            # If the next version starts there, its first event is the stronger one.
+            truncate = self.columns.truncate(END, events)
+            ended_by += (
+                f", CASE WHEN {END} IS NOT NULL AND ended_by IS NULL "
+                f"THEN array(named_struct('event', {truncate}, 'deletes', true)) ELSE array() END"
+            )
+        else:
             end += " OR struct(events[0].topic, events[0].partition) <> place"
         stored = (
             self._table.spark.table(self._table.sql)
@@ -246,8 +275,7 @@ class _Versions:
             "tracked",
             f"{self._fingerprint(END, events)} AS before",
             "posexplode(concat(transform(events, e -> named_struct('event', e, 'deletes', false)), "
-            "filter(array(named_struct('event', ended_by, 'deletes', true)), d -> d.event IS NOT NULL))) "
-            "AS (number, point)",
+            f"{ended_by})) AS (number, point)",
         ).selectExpr(
             "key", "point.event", "point.deletes", "tracked", "CASE WHEN number = 0 THEN before END AS before",
             "true AS stored",
@@ -298,69 +326,16 @@ class _Versions:
         return struct_sql(fields)
 
     def _note(self, events: DataFrame, by: str | None) -> None:
-        deletes = events.where("_delete")
+        deletes = deleting(events, self.columns.key)
         if deletes.isEmpty():
             return
         self.tombstones.add(deletes, by)
         self.tombstones.expire_now_and_then(self._retention)
 
 
-def _versions(points: DataFrame, partial: VersionColumns | None) -> DataFrame:
-    """One row per version: its ``events`` in order, ``tracked``, [``start``, ``end``), ``ended_by``, and ``rows``, the
-    table's present rows that start at one of its events. ``points``: one row per event; ``partial``: the columns of
-    events that may lack values."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    in_order = Window.partitionBy("key").orderBy("at")
-    # Behind `stored`: of a record that is read again, the row that counted the first time goes on counting.
-    tie = ", tie" if "tie" in points.columns else ""
-    single = (
-        points.withColumn("at", F.col("event.at"))
-        .groupBy("key", "at")
-        .agg(
-            F.expr(
-                "max_by(struct(event, deletes, tracked), "
-                f"struct(event.topic, event.partition, event.offset, coalesce(stored, false){tie}))"
-            ).alias("point"),
-            F.first("before", ignorenulls=True).alias("before"),
-            F.expr("coalesce(bool_or(incoming), false)").alias("incoming"),
-        )
-    )
-    walked = (
-        (single if partial is None else filled(single, partial))
-        .withColumn("last", F.lag("point").over(in_order))
-        .withColumn(
-            "starts",
-            F.expr("NOT point.deletes AND (last IS NULL OR last.deletes OR NOT (point.tracked <=> last.tracked))").cast(
-                "int"
-            ),
-        )
-        .withColumn("number", F.sum("starts").over(in_order.rowsBetween(Window.unboundedPreceding, 0)))
-        .selectExpr("key", "number", "at", "before", "point.*")
-    )
-    return (
-        walked.groupBy("key", "number")
-        .agg(
-            F.expr("collect_list(event) FILTER (WHERE NOT deletes)").alias("events"),
-            F.expr("min_by(tracked, at) FILTER (WHERE NOT deletes)").alias("tracked"),
-            F.expr("min_by(event, at) FILTER (WHERE deletes)").alias("ended_by"),
-            F.expr("collect_list(struct(at, before)) FILTER (WHERE before IS NOT NULL)").alias("rows"),
-        )
-        .withColumn(
-            "events",
-            F.expr("array_sort(events, (l, r) -> CASE WHEN l.at < r.at THEN -1 WHEN l.at > r.at THEN 1 ELSE 0 END)"),
-        )
-        # Deletes before any update form a version without events, which has no start.
-        .withColumn("start", F.expr("get(events, 0).at"))
-        .withColumn("next", F.lead("start").over(Window.partitionBy("key").orderBy("number")))
-        .withColumn("end", F.expr("coalesce(ended_by.at, next)"))
-    )
-
-
 def _tie(columns: Sequence[str]) -> str:
     """SQL of the order of the rows that one record gives. ``columns``: of the events."""
-    others = (*COORDINATES, "_sequence", "_delete", "_truncate", UNSENT)
+    others = (*COORDINATES, "_sequence", "_delete", UNSENT)
     own = ", ".join(identifier(name) for name in columns if name not in others)
     return f"struct({to_json(f'struct({own})', MICROSECONDS)}, _delete)"
 

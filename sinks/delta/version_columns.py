@@ -66,13 +66,21 @@ class VersionColumns:
         untracked = [StructField(name, events[name].dataType) for name in self.untracked]
         return [StructField("values", StructType(untracked))] if untracked else []
 
+    def truncate(self, at: str, events: StructType) -> str:
+        """SQL of what a truncate is to a key: an event without coordinates. ``at``: SQL of its sequence."""
+        place = [f"'{name[1:]}', CAST(NULL AS {sql_type(events[name].dataType)})" for name in COORDINATES]
+        return self._event(at, place, events, "false", "NULL")
+
     def event(self, at: str, events: StructType, values: str = "true", unsent: str = "NULL") -> str:
         """SQL of an event as ``_state`` keeps it.
 
         ``at``: SQL of its sequence or offset; ``events``: schema of the events; ``values``: SQL of the condition under
         which the event has untracked values; else they are NULL. ``unsent``: SQL of the columns that it lacks.
         """
-        fields = [f"'at', {at}", *(f"'{name[1:]}', {name}" for name in COORDINATES)]
+        return self._event(at, [f"'{name[1:]}', {name}" for name in COORDINATES], events, values, unsent)
+
+    def _event(self, at: str, place: Sequence[str], events: StructType, values: str, unsent: str) -> str:
+        fields = [f"'at', {at}", *place]
         for field in self._values(events):
             fields.append(
                 f"'values', CASE WHEN {values} THEN {struct_of(self.untracked)} "

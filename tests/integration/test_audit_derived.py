@@ -170,6 +170,37 @@ def test_every_damage_to_a_history_is_counted_by_version(lake: Lake, topic: Topi
     assert (found.first["altered"].offset, found.first["lost"].key) == (0, {"k": "b"})
 
 
+def test_a_truncate_ends_what_is_current_and_what_its_snapshot_has_stays(lake: Lake, topic: Topic) -> None:
+    topic.send(
+        change("stays", 1, 7), change("goes", 1, 7), change("changes", 1, 7), change("late", 1, 7),
+        change("-", 2, op="T"), change("stays", 2, 7), change("comes", 2, 7), change("changes", 2, 8),
+        change("back", 1, 7), change("back", 3, 7), change("deleted", 1, 7), change("deleted", 2, op="D"),
+        partition=0,
+    )  # fmt: skip
+    sink = {
+        "key": "k", "sequence_by": "s", "apply_as_deletes": "op = 'D'", "apply_as_truncates": "op = 'T'",
+        "column_list": ["k", "n"],
+    }  # fmt: skip
+    options = {"schema": CHANGES, "sink": sink, "epoch": {"max_records": 3}}
+    lake.pipeline("history", **options).run()
+    topic.send(change("late", 2, 7), change("x", 1, 7), partition=1)  # behind the truncate's record, not behind it
+    lake.pipeline("history", **options).run()
+    rows = lake.frame("history").select("k", "n", "__START_AT", "__END_AT").collect()
+    assert sorted(map(tuple, rows), key=repr) == sorted(
+        [
+            ("stays", 7, 1, None), ("goes", 7, 1, 2), ("changes", 7, 1, 2), ("changes", 8, 2, None),
+            ("late", 7, 1, None), ("comes", 7, 2, None), ("back", 7, 1, 2), ("back", 7, 3, None),
+            ("deleted", 7, 1, 2), ("x", 7, 1, 2),
+        ],
+        key=repr,
+    )  # fmt: skip
+    assert str(verify(lake, "history", **options)) == "exact: 10 expected, 10 found"
+    lake.sql("UPDATE {t} SET `__END_AT` = NULL WHERE k = 'goes'", "history")
+    lake.sql("UPDATE {t} SET `__END_AT` = 2 WHERE k = 'stays'", "history")
+    found = verify(lake, "history", **options)
+    assert counts(found) == {"expected": 10, "found": 8, "altered": 2}
+
+
 @pytest.mark.breadth
 @pytest.mark.parametrize(
     "sink",
@@ -180,7 +211,9 @@ def test_every_damage_to_a_history_is_counted_by_version(lake: Lake, topic: Topi
             "column_list": ["k", "n", "note"],
         },
         {"track_history_column_list": "n"},
+        {"sequence_by": "coalesce(s, 39)", "apply_as_truncates": "op = 'T'", "column_list": ["k", "n"]},
     ],
+    ids=["sequence", "offsets", "truncates"],
 )
 def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lake: Lake, topic: Topic) -> None:
     dice = Random(len(sink))
@@ -189,7 +222,8 @@ def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], l
         for _ in range(60):
             # In the order of offsets a key stays in its partition.
             key = f"{'k' if 'sequence_by' in sink else partition}{dice.randrange(8)}"
-            values = (dice.randrange(40), dice.choice([None, 1, 2]), dice.choice("DUUUU"), dice.choice("xyz"))
+            operation = dice.choice("DUUUUUUUUT" if "apply_as_truncates" in sink else "DUUUU")
+            values = (dice.randrange(40), dice.choice([None, 1, 2]), operation, dice.choice("xyz"))
             records.append((key, None) if dice.random() < 0.07 else change(key, *values))
         topic.send(*records, partition=partition)
     sink = {**sink, "key": "k", "apply_as_deletes": "op = 'D'"}

@@ -36,9 +36,10 @@ Version = tuple[str, int | None, int | None, int, int | None, int, int]
 
 @dataclass(frozen=True)
 class Change:
-    """One record. ``a`` and ``b`` are the value; ``op``: u, d (a row that says delete) or t (a tombstone)."""
+    """One record. ``a`` and ``b`` are the value; ``op``: u, d (a row that says delete), t (a tombstone) or x (a
+    truncate, whose key doesn't matter)."""
 
-    key: str
+    key: str | None
     seq: int
     partition: int
     offset: int
@@ -50,11 +51,18 @@ class Change:
 def history_of(changes: Iterable[Change], *, by_sequence: bool, tracked: Collection[str]) -> list[Version]:
     """What a history is, in plain Python."""
     latest: dict[tuple[str, int], Change] = {}
+    changes = list(changes)
     for change in changes:
+        if change.op == "x":
+            continue
+        assert change.key is not None
         order = (change.key, change.seq if by_sequence else change.offset)
         held = latest.get(order)
         if held is None or (change.partition, change.offset) > (held.partition, held.offset):
             latest[order] = change
+    for truncate in (change for change in changes if change.op == "x"):
+        for key in {key for key, _ in latest}:
+            latest.setdefault((key, truncate.seq), truncate)
     versions: list[list[Any]] = []
     open_: dict[str, list[Any]] = {}
     for (key, order), change in sorted(latest.items(), key=lambda item: item[0]):
@@ -147,7 +155,7 @@ def session(spark: "SparkSession") -> "SparkSession":
     return own_session(spark)
 
 
-def logs_of(random: Random, *, by_sequence: bool) -> list[list[Change]]:
+def logs_of(random: Random, *, by_sequence: bool, truncates: bool = False) -> list[list[Change]]:
     """Per partition its log: a dozen keys, each with ties, deletes and unchanged values."""
     logs: list[list[Change]] = [[], []]
     for _ in range(150):
@@ -155,8 +163,12 @@ def logs_of(random: Random, *, by_sequence: bool) -> list[list[Change]]:
         partition = random.randrange(2) if by_sequence else key % 2
         log = logs[partition]
         a, b = random.choices([None, 0, 1], k=2)
+        op = random.choice("uuuudt")
+        if truncates and random.random() < 0.05:
+            op = "x"
         # Offsets have gaps.
-        log.append(Change(f"k{key}", random.randrange(8), partition, 2 * len(log), random.choice("uuuudt"), a, b))
+        of = None if op == "x" and key % 2 else f"k{key}"
+        log.append(Change(of, random.randrange(8), partition, 2 * len(log), op, a, b))
     return logs
 
 
@@ -164,7 +176,9 @@ def logs_of(random: Random, *, by_sequence: bool) -> list[list[Change]]:
 @pytest.mark.parametrize(
     ("tracked", "order"),
     [
-        ("a", "sequence"),
+        ("a", "truncates"),
+        pytest.param("ab", "truncates", marks=pytest.mark.draws),
+        pytest.param("a", "sequence", marks=pytest.mark.draws),
         pytest.param("ab", "offset", marks=pytest.mark.draws),
         pytest.param("ab", "sequence", marks=pytest.mark.draws),
         pytest.param("a", "offset", marks=pytest.mark.draws),
@@ -174,8 +188,10 @@ def test_a_history_depends_on_its_events_alone(
     order: str, tracked: str, session: "SparkSession", tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """However the log is cut into epochs, whatever is read again: each version of the table is the model's."""
-    by_sequence = order == "sequence"
+    by_sequence = order != "offset"
     options: dict[str, Any] = {"sequence_by": "seq"} if by_sequence else {}
+    if order == "truncates":
+        options["apply_as_truncates"] = "op = 'x'"
     if tracked == "a":
         options["track_history_column_list"] = ["a"]
 
@@ -184,7 +200,7 @@ def test_a_history_depends_on_its_events_alone(
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         random = Random(seed)
-        logs = logs_of(random, by_sequence=by_sequence)
+        logs = logs_of(random, by_sequence=by_sequence, truncates=order == "truncates")
         table = Table(session, str(tmp_path_factory.mktemp("history")), options)
         read = [0, 0]
         for last in (False, False, True):
@@ -236,7 +252,7 @@ def test_a_delete_that_ended_a_version_outlives_its_tombstone(session: "SparkSes
 def test_a_tombstone_of_an_epoch_that_failed_does_not_count(session: "SparkSession", tmp_path: Path) -> None:
     table = of(str(tmp_path / "t"), session)
     table.write([Change("x", 1, 0, 0)])
-    table.derivation.sink._versions._tombstones.add(  # type: ignore[attr-defined]
+    table.derivation.sink._versions.tombstones.add(  # type: ignore[attr-defined]
         table.derivation.reduce(table.frame([Change("x", 9, 0, 2, "d")]), None)  # type: ignore[arg-type]
     )
     table.write([Change("x", 3, 0, 1, a=1)])

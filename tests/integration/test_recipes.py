@@ -65,6 +65,10 @@ def test_a_table_is_the_newest_snapshot(reader: Reader, send: Send) -> None:
     reader.follow(PAGE, section)
     found = rows(reader, "prices.yaml", "sku", "price", "snapshot")
     assert found == [("a", Decimal("1.50"), 2), ("b", Decimal("2.50"), 2), ("d", Decimal("5.00"), 3)]
+    assert rows(reader, "price_history.yaml", "sku", "price", "__START_AT", "__END_AT") == [
+        ("a", Decimal("1.50"), 1, None), ("b", Decimal("2.00"), 1, 2), ("b", Decimal("2.50"), 2, None),
+        ("c", Decimal("3.25"), 1, 2), ("d", Decimal("4.00"), 1, 2), ("d", Decimal("5.00"), 3, None),
+    ]  # fmt: skip
 
 
 @pytest.mark.pages

@@ -155,7 +155,8 @@ def test_what_is_merged_on_read_has_it_before_and_after_a_fold(
 @pytest.mark.parametrize(
     ("tracked", "order"),
     [
-        ("a", "sequence"),
+        ("a", "truncates"),
+        pytest.param("a", "sequence", marks=pytest.mark.draws),
         pytest.param("ab", "offset", marks=pytest.mark.draws),
         pytest.param("ab", "sequence", marks=pytest.mark.draws),
         pytest.param("a", "offset", marks=pytest.mark.draws),
@@ -166,11 +167,12 @@ def test_what_is_merged_on_read_has_it_before_and_after_a_fold(
 def test_a_version_has_the_newest_value_that_was_sent_before_it(
     tracked: str, order: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    sequenced = order == "sequence"
-    sink = {**(BY_SEQUENCE if sequenced else {}), "track_history_column_list": list(tracked)}
+    sequenced, truncates = order != "offset", order == "truncates"
+    by = TRUNCATED if truncates else BY_SEQUENCE if sequenced else {}
+    sink = {**by, "track_history_column_list": list(tracked)}
     table = Table(own_session(spark), tmp_path_factory.mktemp("kept") / "t", type="delta_history", **sink)
     seen: list[Change] = []
-    for epoch in drawn(seed, sequenced=sequenced):
+    for epoch in drawn(seed, sequenced=sequenced, truncates=truncates):
         table.write(epoch)
         seen += epoch
         assert table.versions() == versions_of(seen, sequenced=sequenced, tracked=tracked)

@@ -49,7 +49,9 @@ def matching(condition: str) -> set[str]:
         ({"apply_as_truncates": "false", "merge": "on_read"}, set(), {"tombstone", "t"}),
         ({"sequence_by": None}, set(), set()),
         ({"sequence_by": None, "apply_as_truncates": "false"}, set(), {"t"}),
-        ({"type": "delta_history"}, set(), {"tombstone"}),
+        ({"type": "delta_history"}, {"t"}, {"tombstone"}),
+        ({"type": "delta_history", "apply_as_truncates": "false"}, set(), {"tombstone", "t"}),
+        ({"type": "delta_history", "sequence_by": None}, set(), set()),
     ],
 )
 def test_a_truncate_empties_the_table_or_is_passed_over_or_is_a_bad_record(
