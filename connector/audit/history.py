@@ -79,10 +79,8 @@ def _expected(
     """One row per version: e_k*, the coordinates of its start, e_start, e_end, e_values, and e_later: whether its key
     has records after the claim.
 
-    Of the events of one sequence only the last counts, as a version is at least one sequence long. Versions are
-    numbered by counting their starts. A delete belongs to the version that it ends. A truncate ends what an update has
-    made, unless the key's next event comes before it or with it. ``partial``: events may lack values; ``several``: a
-    record may make several events, of which the one whose JSON sorts last counts.
+    Versions are numbered by counting their starts. A delete belongs to the version that it ends. ``partial``: events
+    may lack values; ``several``: as in ``_single``.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -90,15 +88,7 @@ def _expected(
     keys = [f"e_k{index}" for index in range(len(sink.key))]
     of_key = Window.partitionBy(*keys)
     in_order = of_key.orderBy("e_order")
-    events, truncated_later = _with_next_truncate(events, sink)
-    events = events.withColumn("e_later_too", F.max("e_later").over(of_key) | truncated_later)
-    rank = F.expr("struct(e_order, e_json, e_change = 'delete')" if several else "e_order")
-    last_of_equals = F.max(rank).over(Window.partitionBy(*keys, "e_sequence"))
-    single = events.where("NOT e_later").withColumn("last_of_equals", last_of_equals)
-    single = single.where(F.col("last_of_equals") == rank)
-    single = single.withColumn("e_next", F.lead("e_sequence").over(in_order)).withColumn(
-        "cut", F.expr("CASE WHEN e_change = 'update' AND (e_next IS NULL OR truncate < e_next) THEN truncate END")
-    )
+    single = _single(events, sink, keys, several=several)
     if partial:
         single = _with_absent_values(single, columns, keys)
     single = single.withColumn("watched", _watched(columns, sink))
@@ -106,7 +96,6 @@ def _expected(
     starts = F.expr("e_change = 'update' AND (cut_before IS NOT NULL OR NOT watched <=> previous)")
     numbered = (
         single.withColumn("previous", F.lag("watched").over(in_order))
-        .withColumn("cut_before", F.lag("cut").over(in_order))
         .withColumn("starts", starts)
         .withColumn(
             "number", F.count(F.when(F.col("starts"), 1)).over(in_order.rowsBetween(Window.unboundedPreceding, 0))
@@ -136,6 +125,29 @@ def _expected(
         "e_later",
         "e_lacks",
     ).where(" AND ".join(f"{key} IS NOT NULL" for key in keys))
+
+
+def _single(events: DataFrame, sink: DeltaHistorySink, keys: Sequence[str], *, several: bool) -> DataFrame:
+    """Of the events of one sequence the last, as a version is at least one sequence long. With e_later_too: whether
+    the key has records after the claim; ``cut``: the sequence of the truncate that ends what an update has made, unless
+    the key's next event comes before it or with it; and the ``cut_before`` of the event before.
+
+    ``several``: a record may make several events, of which the one whose JSON sorts last counts.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    of_key = Window.partitionBy(*keys)
+    in_order = of_key.orderBy("e_order")
+    events, truncated_later = _with_next_truncate(events, sink)
+    events = events.withColumn("e_later_too", F.max("e_later").over(of_key) | truncated_later)
+    rank = F.expr("struct(e_order, e_json, e_change = 'delete')" if several else "e_order")
+    last_of_equals = F.max(rank).over(Window.partitionBy(*keys, "e_sequence"))
+    single = events.where("NOT e_later").withColumn("last_of_equals", last_of_equals)
+    single = single.where(F.col("last_of_equals") == rank)
+    cut = "CASE WHEN e_change = 'update' AND (e_next IS NULL OR truncate < e_next) THEN truncate END"
+    cuts = single.withColumn("e_next", F.lead("e_sequence").over(in_order)).withColumn("cut", F.expr(cut))
+    return cuts.withColumn("cut_before", F.lag("cut").over(in_order))
 
 
 def _with_next_truncate(events: DataFrame, sink: DeltaHistorySink) -> tuple[DataFrame, Column]:
@@ -178,8 +190,7 @@ def _with_absent_values(events: DataFrame, columns: StructType, keys: Sequence[s
     alike = Window.partitionBy(*keys, "deletes").orderBy("e_order")
     alike = alike.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     afresh = F.expr("CASE WHEN e_change = 'delete' OR cut_before IS NOT NULL THEN 1 END")
-    counted = events.withColumn("cut_before", F.lag("cut").over(Window.partitionBy(*keys).orderBy("e_order")))
-    counted = counted.withColumn("deletes", F.count(afresh).over(before)).drop("cut_before")
+    counted = events.withColumn("deletes", F.count(afresh).over(before))
     latest = []
     for index, name in enumerate(columns.names):
         there = f"e_change = 'update' AND NOT array_contains(e_absent, lower({literal(name)}))"

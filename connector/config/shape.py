@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from connector.config.formats import schema_files, unset_since
 from connector.config.layout import LAYOUT
 from connector.config.places import DeltaSink
+from connector.config.sinks import DeltaHistorySink
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
@@ -23,7 +25,8 @@ def shape_of(config: PipelineConfig) -> str:
     """Two files with the same hash make the same rows of a record."""
     # A table's layout has no part in its rows; that of objects is a part of their names.
     layout = {
-        index: {"part", *(LAYOUT if isinstance(sink, DeltaSink) else ())} for index, sink in enumerate(config.sinks)
+        index: {"part", *(LAYOUT if isinstance(sink, DeltaSink) else ()), *_unset_since(sink)}
+        for index, sink in enumerate(config.sinks)
     }
     unset: dict[str, Any] = {option: unset_since(getattr(config, option)) for option in ("value", "key")}
     files = b""
@@ -34,6 +37,11 @@ def shape_of(config: PipelineConfig) -> str:
         files = schema_files(config.value, config.key, *named)
     shaping = config.model_dump_json(include=_SHAPING, exclude={"sinks": layout, **unset})
     return hashlib.sha256(shaping.encode() + files + _steps(config)).hexdigest()[:16]
+
+
+def _unset_since(sink: object) -> Sequence[str]:
+    """The options that a sink got later and that aren't set, as ``unset_since`` of a format."""
+    return ["apply_as_truncates"] if isinstance(sink, DeltaHistorySink) and sink.apply_as_truncates is None else []
 
 
 def _steps(config: PipelineConfig) -> bytes:

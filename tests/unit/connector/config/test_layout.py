@@ -49,6 +49,9 @@ def test_a_layout_is_no_other_shape_of_rows() -> None:
     plain = parse(options(UPSERT)).shape
     assert plain == "03edd738e9f90595"
     assert parse(options({**UPSERT, "cluster_by": "id", "comment": "x", "properties": {"a": "b"}})).shape == plain
+    history = {"type": "delta_history", "path": "t", "key": "id", "sequence_by": "day"}
+    assert parse(options(history)).shape == "2349fdecd67fa788", "that of versions in which a history took no truncates"
+    assert parse(options({**history, "apply_as_truncates": "day IS NULL"})).shape != "2349fdecd67fa788"
     # The names of objects hold the partitions' values.
     objects, parted = (parse(options(sink, **LOG)) for sink in (OBJECTS, {**OBJECTS, "partition_by": "day"}))
     assert objects.shape != parted.shape
