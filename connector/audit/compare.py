@@ -17,6 +17,7 @@ from connector.audit.appended import appended
 from connector.audit.claim import Bounds, unchecked
 from connector.audit.debezium import passed_over, with_its_own_rules
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
+from connector.audit.flows import of_flow, united
 from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
 from connector.audit.history import versions
@@ -87,8 +88,12 @@ def compare(
     """
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
-    every, letters, unnamed = _records(config, records, rows, forms, letters, digests=late is not None)
-    every = stepped(every, config.steps, kept_truncates(config))
+    flows = list[Records]()
+    for number, (flow, its) in enumerate(zip(config.by_flow, forms.of_all, strict=True)):
+        own = of_flow(records, config, number)
+        one, letters, unnamed = _records(flow, own, rows, its, letters, digests=late is not None)
+        flows.append(stepped(one, flow.steps, kept_truncates(flow)))
+    every = united(flows)
     made = transformed(every, config.transform, strict=of_rows)
     config = with_its_own_rules(config, made.columns.names)
     sink = config.sinks[0]
@@ -218,6 +223,10 @@ def _may_lack_columns(config: PipelineConfig, forms: Forms) -> bool:
     """Whether a run may have written to a table that lacks columns of the records as they are read now."""
     if config.on_new_column in ("add", "ignore"):
         return True
+    return any(_of_a_registry(flow, its) for flow, its in zip(config.by_flow, forms.of_all, strict=True))
+
+
+def _of_a_registry(config: PipelineConfig, forms: Forms) -> bool:
     of_registry = isinstance(config.value, JsonFormat) and config.value.registry and not config.value.schema_
     return not config.reshaped and bool(of_registry or forms.value.binary is not None)
 

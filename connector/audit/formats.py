@@ -99,6 +99,13 @@ class Forms:
     headers: bool
     require: str | None
     route: RouteForm | None = None
+    flows: tuple[Forms, ...] = ()
+    """How the records of each of the file's ``flows`` are read; the others are read as this says."""
+
+    @property
+    def of_all(self) -> Sequence[Forms]:
+        """Of every flow, as ``PipelineConfig.by_flow`` has them."""
+        return self, *self.flows
 
 
 def forms(config: PipelineConfig, table: StructType | None = None) -> Forms:
@@ -106,6 +113,11 @@ def forms(config: PipelineConfig, table: StructType | None = None) -> Forms:
     those that Delta fills.
 
     Raises ConfigurationError, UnusableSchema and RegistryUnreachable."""
+    first, *others = (_of_flow(flow, table) for flow in config.by_flow)
+    return replace(first, flows=tuple(others))
+
+
+def _of_flow(config: PipelineConfig, table: StructType | None) -> Forms:
     topics = config.source.topics
     if isinstance(topics, TopicPattern):
         topics = (topics.pattern,)  # then the file names the subject

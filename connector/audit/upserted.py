@@ -87,7 +87,7 @@ def by_kafkas_key(config: PipelineConfig) -> bool:
     the one that didn't.
     """
     sink = config.sinks[0]
-    as_it_is = isinstance(config.key, StringFormat | BytesFormat) and not config.reshaped
+    as_it_is = all(isinstance(flow.key, StringFormat | BytesFormat) and not flow.reshaped for flow in config.by_flow)
     return as_it_is and isinstance(sink, DeltaUpsertSink) and [*sink.key] == ["_key"]
 
 

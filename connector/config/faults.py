@@ -20,6 +20,7 @@ from sinks.errors import ConfigurationError
 from sinks.plurals import plural
 
 FORMATTED = ("value", "key")
+_FLOWS = "flows"
 _FIRST_WORD = re.compile(r"[\w.\[\]-]+")
 _SINKS = ("route", "sinks")
 _OPTION = re.compile(r"[a-z_]+(\.\w+)*: ")
@@ -103,7 +104,7 @@ def _described(
         if kind.startswith("model_"):
             fault["example"] = _example(_fields(path, options, root))
         if kind == "union_tag_not_found":
-            tag = "format" if path and path[0] in FORMATTED else "type"
+            tag = "format" if _is_format(path) else "type"
             given = _at(options, path)
             wrong = [name for name in given if nearest(name, [tag])] if isinstance(given, Mapping) else []
             path = (*path, wrong[0] if wrong else tag)
@@ -127,9 +128,7 @@ def _path(fault: Mapping[str, Any], options: Mapping[Any, Any]) -> Path:
     here: Any = options
     loc = fault["loc"]
     for index, part in enumerate(loc):
-        if (index == 2 and loc[0] == "sinks" and part in SINK_TYPES) or (
-            index == 1 and loc[0] in FORMATTED and part in FORMATS
-        ):
+        if (index == 2 and loc[0] == "sinks" and part in SINK_TYPES) or (part in FORMATS and _is_format(loc[:index])):
             continue
         there, below = _step(here, part)
         if there:
@@ -137,6 +136,11 @@ def _path(fault: Mapping[str, Any], options: Mapping[Any, Any]) -> Path:
         elif fault["type"] == "missing" and index == len(loc) - 1:
             path = (*path, part)
     return path
+
+
+def _is_format(path: Sequence[object]) -> bool:
+    """Whether a format stands at this path: of the file, or of a flow."""
+    return bool(path) and path[-1] in FORMATTED and (len(path) == 1 or (path[0] == _FLOWS and len(path) == 3))
 
 
 def is_there(options: Mapping[Any, Any], path: Path, beside: str) -> bool:
@@ -166,7 +170,7 @@ def _fault(path: Path, known: str | None, raw: dict[str, Any], options: Mapping[
         instead = f"did you mean {known}?" if known else f"known are {', '.join(raw.get('known', ()))}"
         return Fault(moved(path), f"{where}: unknown option, {instead}", name=True)
     if kind in ("union_tag_invalid", "tag_missing"):
-        names, tag = (FORMATS, "format") if path[0] in FORMATTED else (SINK_TYPES, "type")
+        names, tag = (FORMATS, "format") if path[0] in (*FORMATTED, _FLOWS) else (SINK_TYPES, "type")
         path = path if kind == "tag_missing" else (*path, tag)
         what = "is missing: write" if kind == "tag_missing" else "is"
         instead = f"{what} one of {', '.join(map(str, names))}"
@@ -187,7 +191,7 @@ def _named_in(message: str, path: Path, options: Mapping[Any, Any]) -> Path:
     if word is None:
         return path
     name = word[0].strip(".")
-    ways: list[Path] = [(name,), tuple(name.split("."))]
+    ways: list[Path] = [(name,), tuple(name.split(".")), _below(name)]
     sinks = options.get("sinks")
     below: list[Path] = [("sinks", index) for index in range(len(sinks))] if isinstance(sinks, list) else []
     starts: list[Path] = [path] if path else [(), *below]
@@ -200,6 +204,11 @@ def _named_in(message: str, path: Path, options: Mapping[Any, Any]) -> Path:
     # One that isn't in the file: what it is a part of stands there, or the option that asks for it.
     asking = [option for option in _SINKS if option in options and re.search(rf"\b{option}\b", message)]
     return ways[1] if ways[1][0] in options else tuple(asking[:1])
+
+
+def _below(name: str) -> Path:
+    """The path of an option that is named as ``flows[0].value``."""
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", name) if part)
 
 
 def _either(before: str, now: str, option: str) -> str:

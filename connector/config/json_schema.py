@@ -99,7 +99,11 @@ def _allow_changes(parts: dict[str, Schema]) -> None:
     parts[_FORMAT_CHANGES] = _any_of(parts[kind.__name__] for kind in FORMATS.values())
     whole = parts["PipelineConfig"]["properties"]
     changed = {
-        **{name: option for name, option in whole.items() if name not in ("name", "sinks", "route", "together")},
+        **{
+            name: option
+            for name, option in whole.items()
+            if name not in ("name", "sinks", "route", "together", "flows")
+        },
         "sink": _ref(_SINK_CHANGES),
         "value": _ref(_FORMAT_CHANGES),
         "key": _ref(_FORMAT_CHANGES),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from connector.config.faults import Fault
+from connector.config.flows import FLOWS
 from connector.config.kinds import dotted
 from connector.config.marks import Path
 from connector.config.route import Route
@@ -27,14 +28,12 @@ def with_kafkas_key(options: Mapping[Any, Any], given: Mapping[Any, Any]) -> tup
     kafkas = next((path for path, key in keys.items() if key == KAFKA_KEY), None)
     if kafkas is None:
         return options, []
-    value = options.get("value")
-    schema = value.get("schema") if isinstance(value, Mapping) else None
-    faults = []
-    if isinstance(schema, str) and _COLUMN.search(schema):
-        faults.append(
-            f"{KAFKA_KEY} means Kafka's key, and value.schema has a column of this name. Write key: [{KAFKA_KEY}] for "
-            f"the column, or key: {KAFKAS_KEY} for Kafka's key"
-        )
+    faults = [
+        f"{KAFKA_KEY} means Kafka's key, and {option} has a column of this name. Write key: [{KAFKA_KEY}] for the "
+        f"column, or key: {KAFKAS_KEY} for Kafka's key"
+        for option, schema in _schemas(options)
+        if isinstance(schema, str) and _COLUMN.search(schema)
+    ]
     if options.get(_KEY) is not None:
         return options, _at(kafkas, faults)
     other = next((path for path, key in keys.items() if key not in (None, KAFKA_KEY)), None)
@@ -44,6 +43,18 @@ def with_kafkas_key(options: Mapping[Any, Any], given: Mapping[Any, Any]) -> tup
             "rows a tombstone deletes. Write key: {format: json, schema: ...} or another format beside value"
         )
     return {**options, _KEY: _TEXT}, _at(kafkas, faults)
+
+
+def _schemas(options: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
+    """The schemas of values that a file has, and where they are."""
+    flows = options.get(FLOWS)
+    of_flows = {
+        f"{FLOWS}[{index}].": flow for index, flow in enumerate(flows if isinstance(flows, list | tuple) else ())
+    }
+    for where, each in {"": options, **of_flows}.items():
+        value = each.get("value") if isinstance(each, Mapping) else None
+        if isinstance(value, Mapping):
+            yield f"{where}value.schema", value.get("schema")
 
 
 def _at(path: Path, texts: list[str]) -> list[Fault]:

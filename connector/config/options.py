@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, TypedDict
 
+from connector.config.flows import Flow
 from connector.config.formats import (
     AvroFormat,
     BytesFormat,
@@ -67,6 +68,7 @@ __all__ = [
     "Debezium",
     "EpochLimits",
     "EveryRecords",
+    "Flow",
     "Fold",
     "FromOffsets",
     "FromTimestamp",
@@ -198,6 +200,7 @@ class _Options(TypedDict, total=False):
     retry: Retry
     event_time: str
     steps: Sequence[Step]
+    flows: Sequence[Flow]
     sensitive: Sequence[str]
     transform: str
     sinks: Sequence[ListedSink]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator
 
 from connector.config.columns import AnyColumns
+from connector.config.flows import Flow, OfFlow, by_flow
 from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
 from connector.config.kinds import Name, Options, OptionText, Text, fits, in_clear, literal_secrets, refuse, told
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
@@ -22,7 +23,6 @@ from connector.config.sinks import (
     IDLE_AFTER,
     DeltaAggregateSink,
     DeltaAppendSink,
-    DeltaUpsertSink,
     KafkaTopicSink,
     MergedSink,
     SinkOptions,
@@ -86,6 +86,9 @@ class PipelineConfig(Options):
     steps: tuple[Step, ...] = ()
     """What to do with the decoded columns, in this order, without SQL: rename, drop, mask, flatten, cast and more. See
     below. ``require`` and ``route.by`` see the columns before the steps, ``transform`` and the sinks those after."""
+    flows: tuple[Flow, ...] = ()
+    """Topics that are read otherwise than the others: docs/sources.md. ``value``, ``key``, ``require`` and ``steps`` of
+    the file are for all topics that no flow names. See below."""
     sensitive: AnyColumns = ()
     """Columns of the records, or of the ``transform``, whose values stand only in the table: not in errors, logs,
     reasons of dead letters or previews. No error quotes a record then: docs/sources.md."""
@@ -117,6 +120,7 @@ class PipelineConfig(Options):
 
     _part_of: PartOf | None = PrivateAttr(None)
     _whole: PipelineConfig | None = PrivateAttr(None)
+    _flow: OfFlow | None = PrivateAttr(None)
     _given: Given = PrivateAttr(Given())
 
     def remember(self, document: object) -> None:
@@ -204,23 +208,6 @@ class PipelineConfig(Options):
             sink._in_file = option
 
     @fits
-    def _tables_can_change(self) -> Iterator[str]:
-        fixed = [
-            sink.type
-            for sink in self.sinks
-            if isinstance(sink, DeltaAggregateSink)
-            or (self.on_new_column == "add" and not isinstance(sink, DeltaAppendSink | DeltaUpsertSink))
-        ]
-        if self.on_new_column in ("add", "ignore") and fixed:
-            yield (
-                f"on_new_column: {self.on_new_column} doesn't work with {fixed[0]}, whose columns don't follow the "
-                "records' columns; write fail, or remove the option"
-            )
-        patched = any(isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is True for sink in self.sinks)
-        if self.on_new_column == "add" and patched:
-            yield "ignore_null_updates: true doesn't work with on_new_column: add; list the columns instead"
-
-    @fits
     def _delivery_fits(self) -> Iterator[str]:
         late = any(
             isinstance(sink, DeltaAggregateSink) and sink.window and sink.window.late == "dead_letter"
@@ -267,7 +254,8 @@ class PipelineConfig(Options):
     @property
     def reads_headers(self) -> bool:
         """Whether to read the Kafka headers: for the table or a step, or because dead letters store them."""
-        return self.headers or self.dead_letters is not None or any(step.header is not None for step in self.steps)
+        by_step = any(step.header is not None for flow in self.by_flow for step in flow.steps)
+        return self.headers or self.dead_letters is not None or by_step
 
     @property
     def reshaped(self) -> bool:
@@ -275,9 +263,23 @@ class PipelineConfig(Options):
         return self.transform is not None or bool(self.steps)
 
     @property
+    def by_flow(self) -> Sequence[PipelineConfig]:
+        """The configuration as each of the ``flows`` sees it, first that of the topics that no flow names."""
+        return by_flow(self)
+
+    def option(self, name: str) -> str:
+        """Where the file has an option, for messages: of a flow's own configuration, maybe in the flow."""
+        return self._flow.named(name) if self._flow is not None else name
+
+    @property
+    def flow(self) -> OfFlow | None:
+        """Whose configuration it is; None: the file's, or that of the topics that no flow names."""
+        return self._flow
+
+    @property
     def schema_option(self) -> str:
         """The option with the schema of the values, for messages."""
-        return self.route.schema_option(self.route.value) if self.route is not None else "value.schema"
+        return self.route.schema_option(self.route.value) if self.route is not None else self.option("value.schema")
 
     @property
     def columns_option(self) -> str:

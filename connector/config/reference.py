@@ -17,6 +17,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from connector.config import (
+    flows,
     formats,
     operations,
     pacing,
@@ -46,6 +47,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "`epoch`": pacing.EpochBound,
     "`retry`": pacing.Retry,
     "`steps`": steps.Step,
+    "`flows`": flows.Flow,
     "`sinks`: `type: delta_append`": sinks.DeltaAppendSink,
     "`type: delta_upsert`": sinks.DeltaUpsertSink,
     "`type: delta_history`": sinks.DeltaHistorySink,

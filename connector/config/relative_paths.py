@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path as File
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from connector.config.faults import Fault
+from connector.config.flows import FLOWS
 from connector.config.kinds import dotted
 from connector.config.marks import Path
 from connector.config.places import DeltaPlace
@@ -23,11 +24,16 @@ FILES: tuple[tuple[str, ...], ...] = (
     ("key", "schema_file"),
     ("key", "descriptor_file"),
     ("key", "registry", "ca"),
+    *(
+        (FLOWS, "*", part, *option)
+        for part in ("value", "key")
+        for option in (("schema_file",), ("descriptor_file",), ("registry", "ca"))
+    ),
     ("route", "overrides", "*", "value", "schema_file"),
     ("source", "on_recreated_topic", "translated"),
 )
-"""The options with the path of a file that the driver reads; * is any name. Executors read Kafka's certificates too,
-from a working directory of their own, so those paths stay as they are."""
+"""The options with the path of a file that the driver reads; * is any name or number. Executors read Kafka's
+certificates too, from a working directory of their own, so those paths stay as they are."""
 _Place = TypeVar("_Place")
 
 
@@ -39,13 +45,15 @@ def beside_file(options: Mapping[str, object], folder: str) -> dict[str, object]
     return changed
 
 
-def _make_absolute(options: dict[str, object], path: tuple[str, ...], folder: str) -> None:
+def _make_absolute(options: dict[Any, object], path: tuple[str, ...], folder: str) -> None:
     name, *rest = path
     for each in list(options) if name == "*" else [name]:
         value = options.get(each)
-        if isinstance(value, Mapping) and rest:
-            options[each] = inner = dict(value)
+        if isinstance(value, Mapping | list | tuple) and rest:
+            of_list = not isinstance(value, Mapping)
+            inner: dict[Any, object] = dict(enumerate(value)) if of_list else dict(value)
             _make_absolute(inner, tuple(rest), folder)
+            options[each] = list(inner.values()) if of_list else inner
         elif isinstance(value, str) and value and not rest:
             options[each] = absolute(value, folder)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from connector.config.flows import FLOWS
 from connector.config.marks import Path
 from sinks.kafka import SECRET
 
@@ -17,7 +18,7 @@ def holds_secret(path: Path) -> bool:
     """Whether a value that comes from the environment or a file stays wrapped as a secret here."""
     of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED
     of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)
-    of_step = path[:1] == (STEPS,) and path[-1] == SALT
+    of_step = (path[:1] == (STEPS,) or (path[:1] == (FLOWS,) and path[2:3] == (STEPS,))) and path[-1] == SALT
     usual = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or path == WEBHOOK
     return usual or of_service or of_own_class or of_step
 

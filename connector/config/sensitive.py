@@ -24,6 +24,10 @@ _OF_SEQUENCE = ("_sequence", "_columns", "__start_at", "__end_at")
 
 def is_sensitive(config: PipelineConfig, column: str) -> bool:
     """Whether a column of the rows has values of a sensitive column. A masked one doesn't, and a constant doesn't."""
+    return any(_is_sensitive(flow, column) for flow in config.by_flow)
+
+
+def _is_sensitive(config: PipelineConfig, column: str) -> bool:
     hidden, names = {name.lower() for name in config.sensitive}, {column.lower()}
     for step in reversed(config.steps):
         names -= _lower(step.mask) | _lower(step.add)

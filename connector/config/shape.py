@@ -36,7 +36,16 @@ def shape_of(config: PipelineConfig) -> str:
         named = [each.reads(config.value) for each in own.values() if each.schema_file is not None]
         files = schema_files(config.value, config.key, *named)
     shaping = config.model_dump_json(include=_SHAPING, exclude={"sinks": layout, **unset})
-    return hashlib.sha256(shaping.encode() + files + _steps(config)).hexdigest()[:16]
+    return hashlib.sha256(shaping.encode() + files + _steps(config) + _flows(config)).hexdigest()[:16]
+
+
+def _flows(config: PipelineConfig) -> bytes:
+    """Empty without flows. Each makes rows as a file of its own would."""
+    if not config.flows:
+        return b""
+    topics = [[], *(sorted(flow.topics) for flow in config.flows)]  # a topic more of the first changes no row
+    each = zip(config.by_flow, topics, strict=True)
+    return b"".join(f"{of} {shape_of(flow)}".encode() + schema_files(flow.value, flow.key) for flow, of in each)
 
 
 def _unset_since(sink: object) -> Sequence[str]:

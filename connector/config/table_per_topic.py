@@ -11,6 +11,7 @@ from pydantic import Field
 from connector.config.all_faults import checked
 from connector.config.fault_texts import shown
 from connector.config.faults import Fault
+from connector.config.flows import FLOWS
 from connector.config.kinds import Options, dotted
 from connector.config.placeholders import merged, misplaced, placed, safe
 from connector.config.route import OPTION as ROUTE
@@ -63,7 +64,7 @@ class Template(Several):
         """The pipeline of one topic. Raises ConfigurationError."""
         tables, faults = self._tables()
         changed = _mapping(tables.overrides.get(part))
-        others = {name: value for name, value in self.document.items() if name not in (OPTION, ROUTE)}
+        others = {name: value for name, value in self.document.items() if name not in (OPTION, ROUTE, FLOWS)}
         options = merged(others, {name: value for name, value in changed.items() if name != "sink"})
         options |= self._name(safe(part, "name"))
         if "topics" in self._given_source:
@@ -128,6 +129,9 @@ class Template(Several):
         """What makes the tables, and the faults that all topics share. A stand-in is used for what is wrong."""
         given = self.document[OPTION]
         faults = one_way(self.document, "sinks", ROUTE, OPTION)
+        if FLOWS in self.document:
+            instead = f"{OPTION}.overrides may give each topic a value, key, require and steps of its own"
+            faults.append(Fault((FLOWS,), f"{FLOWS}: doesn't work with {OPTION}: {instead}", name=True))
         if not isinstance(given, Mapping):
             example = f"{{for_each: {_EACH}, sink: {{type: ..., path: lake/{TOPIC}}}}}"
             faults.append(Fault((OPTION,), f"{OPTION}: write {example}, not {shown(given)}"))

@@ -7,11 +7,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from connector.config.apart import nested
+from connector.config.flows import unfit_flows
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
 from connector.config.places import DeltaSink
 from connector.config.route import sinks_of
 from connector.config.sensitive import unfit_sensitive
-from connector.config.sinks import DeltaAggregateSink, DeltaHistorySink, KafkaTopicSink, S3ObjectsSink
+from connector.config.sinks import (
+    DeltaAggregateSink,
+    DeltaAppendSink,
+    DeltaHistorySink,
+    DeltaUpsertSink,
+    KafkaTopicSink,
+    S3ObjectsSink,
+)
 from connector.config.source import TopicPattern
 from connector.config.unavailable import unkept
 from connector.config.unfit_steps import unfit_steps
@@ -89,6 +97,23 @@ def _layout_fits(config: PipelineConfig) -> Iterator[str]:
             )
 
 
+def _tables_can_change(config: PipelineConfig) -> Iterator[str]:
+    fixed = [
+        sink.type
+        for sink in config.sinks
+        if isinstance(sink, DeltaAggregateSink)
+        or (config.on_new_column == "add" and not isinstance(sink, DeltaAppendSink | DeltaUpsertSink))
+    ]
+    if config.on_new_column in ("add", "ignore") and fixed:
+        yield (
+            f"on_new_column: {config.on_new_column} doesn't work with {fixed[0]}, whose columns don't follow the "
+            "records' columns; write fail, or remove the option"
+        )
+    patched = any(isinstance(sink, DeltaUpsertSink) and sink.ignore_null_updates is True for sink in config.sinks)
+    if config.on_new_column == "add" and patched:
+        yield "ignore_null_updates: true doesn't work with on_new_column: add; list the columns instead"
+
+
 def _rows_have_no_bytes(config: PipelineConfig) -> Iterator[str]:
     if isinstance(config.key, RowsFormat):
         yield "key: format: rows is allowed for value only, where it covers both value and key"
@@ -130,7 +155,7 @@ def _inferred_schema(config: PipelineConfig) -> Iterator[str]:
 
 
 def _declared_fields(config: PipelineConfig) -> Iterator[str]:
-    formats = [format.format for format in (config.value, config.key) if format is not None]
+    formats = [format.format for flow in config.by_flow for format in (flow.value, flow.key) if format is not None]
     if config.unmatched is not None and not {"json", "debezium"} & {*formats}:
         yield f"unmatched: is about the fields that the schema of JSON declares, not about {formats[0]}; remove it"
 
@@ -183,4 +208,5 @@ def _subjects_are_known(config: PipelineConfig) -> Iterator[str]:
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
     _merges_on_read, _source_fits, _windows_fit, _rows_have_no_bytes, _inferred_schema, _declared_fields, _bound_of_lag,
     _layout_fits, _places_apart, _subjects_are_known, unkept, unfit_steps, unfit_sensitive,
+    _tables_can_change, unfit_flows,
 )  # fmt: skip

@@ -97,6 +97,8 @@ class RecordDecoder:
     malformed, nobody knows which of them a text belongs to."""
     names_schema: bool = False
     """Whether ``value`` has the column ``_schema``, which is for ``require`` and ``route`` only."""
+    asks_as: str = ""
+    """What stands before ``value`` or ``key`` where a query asks for a schema: of several decoders, whose it is."""
 
     def __call__(self, records: DataFrame) -> DataFrame:
         """Columns: the value's, ``_key``, ``_headers``, ``_tombstone``, the coordinates, ``_problem``, ``_raw``, and
@@ -159,6 +161,11 @@ class RecordDecoder:
         """Of records without a problem the ``value``, and the table that it names by a route."""
         every = replace(self, own=(), steps=None, letters=True, raw=True)(records)
         return every.where(f"{PROBLEM} IS NULL").selectExpr(ROUTE, f"{RAW}.value AS value")
+
+    @property
+    def comments(self) -> Mapping[str, str]:
+        """Column -> the comment that the schema of the values has for it. Empty with steps, which make columns."""
+        return self.value.comments if self.steps is None else {}
 
     @property
     def keeps_truncates(self) -> bool:
@@ -229,7 +236,7 @@ class RecordDecoder:
     def _problem_with(self, part: str, format: Format) -> str:
         wrong = problem_of(f"_of_{part}")
         said = wrong if self.quotes else unquoted(wrong, list(fields_of(format)))
-        return problem_with(part, wrong, part, asks_for=part, said=said)
+        return problem_with(part, wrong, part, asks_for=f"{self.asks_as}{part}", said=said)
 
     def _ruled(self, frame: DataFrame, require: str) -> DataFrame:
         from pyspark.sql.types import BooleanType

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
 
+from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
 from connector.config.steps import Step
+from sinks.errors import ConfigurationError
 
 MASK = "steps.mask."
 """The beginning of the names, in what a table remembers. What follows is the table's column."""
@@ -26,3 +28,21 @@ def masks_of(steps: Sequence[Step], columns: Iterable[str]) -> Mapping[str, str 
         old = {new.lower(): name.lower() for name, new in (step.rename or {}).items()}
         names = {old.get(name, name): column for name, column in names.items()}
     return found
+
+
+def refuse_other_masks(config: PipelineConfig) -> None:
+    """Raises ConfigurationError if two flows mask the columns of a key otherwise: their records of one key wouldn't
+    meet."""
+    first, *others = config.by_flow
+    for sink in config.sinks:
+        columns = sink.key if isinstance(sink, KeyedSink) else ()
+        columns = sink.group_by if isinstance(sink, DeltaAggregateSink) else columns
+        masks = masks_of(first.steps, columns)
+        for flow in others:
+            other = next((name for name, mark in masks_of(flow.steps, columns).items() if mark != masks[name]), None)
+            if other is not None:
+                raise ConfigurationError(
+                    f"{flow.option('steps')}: mask {other.removeprefix(MASK)} otherwise than the top of the file does, "
+                    f"by another salt or not at all. Rows of {sink.place!r} go together by this column.",
+                    hint="Write the same mask, with the same salt, into the steps of every flow.",
+                )

@@ -22,6 +22,7 @@ def refuse_second(config: PipelineConfig, sink: KeyedSink, commits: PipelineComm
         raise ConfigurationError(
             f"{sink.in_file}: pipeline {other!r} keeps the rows of {commits.label!r} from other topics. Two pipelines "
             "can't do so by sequence_by: the deletes of the one don't hold for late updates of the other.",
-            hint="Give this pipeline a table of its own, or have one pipeline read all the topics. If it takes the "
+            hint="Give this pipeline a table of its own, or have one pipeline read all the topics, in several "
+            "formats if need be: flows. If it takes the "
             f"other's place, give it the other's name: {other}.",
         )

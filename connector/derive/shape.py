@@ -67,12 +67,11 @@ def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructTy
     Kafka's timestamps and the windows' are instants already, as are those of Avro and Protobuf, if no step has cast
     them from a text, and they aren't those of a tombstone whose key has another format.
     """
-    by_sql = config.transform is not None or isinstance(sink, DeltaAggregateSink)
-    read = (
-        by_sql or any(step.cast for step in config.steps) or not isinstance(config.value, AvroFormat | ProtobufFormat)
-    )
+    by_sql, flows = config.transform is not None or isinstance(sink, DeltaAggregateSink), config.by_flow
+    cast = any(step.cast for flow in flows for step in flow.steps)
+    read = by_sql or cast or not all(isinstance(flow.value, AvroFormat | ProtobufFormat) for flow in flows)
     found = [each for each in rows if read and each.name not in (*CARRIED, *METADATA, HEADERS)]
-    if not isinstance(config.key, AvroFormat | ProtobufFormat):
+    if not all(isinstance(flow.key, AvroFormat | ProtobufFormat) for flow in flows):
         of_key = (KEY, *(sink.key if isinstance(sink, KeyedSink) else ()))
         found += [each for each in rows if each.name in of_key and each.name not in CARRIED]
     if isinstance(sink, KeyedSink) and sink.sequence_by is not None and sink.sequence_by not in rows.names:

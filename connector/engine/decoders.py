@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from connector.config import (
     OTHER,
@@ -25,6 +25,7 @@ from connector.config.transform_sql import column_words
 from connector.config.truncates import kept_truncates
 from connector.decode import as_declared, own_format, record_format, with_schema_name
 from connector.decode.debezium import METADATA, OP
+from connector.decode.flows import FlowDecoder, FlowsDecoder, told_of
 from connector.decode.format import Format
 from connector.decode.held import paths
 from connector.decode.json_lossless import unreadable
@@ -47,6 +48,7 @@ from connector.decode.registry.newest import NewestSchemas
 from connector.decode.schema_name import SchemaNames, WithSchemaName
 from connector.decode.steps import Steps
 from connector.decode.transform import transform
+from connector.derive.masked_keys import refuse_other_masks
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
 from sinks.spark.schema_changes import OnNewColumn, narrowed
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
 
 
 Rows = Callable[["DataFrame"], "DataFrame"]
+_Way: TypeAlias = tuple[tuple[str, ...] | None, str]
+"""What the decoders of sinks may differ in: the columns of a tombstone's key, and the truncates that a filter keeps."""
 _IN_KEY = "_key."
 
 
@@ -70,7 +74,7 @@ class Decoder:
     Sinks with the same ``decode`` share its result.
     """
 
-    decode: RecordDecoder
+    decode: RecordDecoder | FlowsDecoder
     """Decodes value and key by their formats. With dead letters, records that have a ``_problem`` stay in."""
     shape: Rows
     """Selects the records without a problem that the sink takes, and applies the transform. With dead letters the rows
@@ -100,24 +104,15 @@ def decoders(
     Raises ConfigurationError for a format or schema that can't be used.
     """
     newest = newest or NewestSchemas()
-    own = _own_columns(config, spark, newest)
-    value, key_format = _formats(config, spark, tables, newest, [each.format for each in own])
-    _refuse_unknown(config, value)
+    flows = [_of_flow(flow, spark, tables, newest) for flow in config.by_flow]
+    _refuse_unknown(config, [known for each in flows for known in each.known])
+    refuse_other_masks(config)
     letters = config.on_bad_record == "dead_letter"
-    keys = [names_before(config.steps, sink.key) if isinstance(sink, KeyedSink) else None for sink in config.sinks]
+    keys = [sink.key if isinstance(sink, KeyedSink) else None for sink in config.sinks]
     if config.route is not None:
-        keys = [names_before(config.steps, config.route.key_columns) or None]
-    first = next((key for key in keys if key), None)
-    ways = [(columns or first, kept) for columns, kept in zip(keys, _truncates(config, value), strict=True)]
-    decode = {
-        (columns, kept): RecordDecoder(
-            value, key_format, headers=config.headers, tombstones=columns, require=config.require, letters=letters,
-            raw=config.dead_letters is not None, route=_routing(config), own=own,
-            names_schema=isinstance(value, SchemaNames | WithSchemaName),
-            steps=Steps(config.steps, kept) if config.steps else None, quotes=not config.sensitive,
-        )
-        for columns, kept in set(ways)
-    }  # fmt: skip
+        keys = [config.route.key_columns or None]
+    ways = list(zip(*(each.ways for each in flows), strict=True))
+    decode = {way: _united(config, flows, way) for way in set(ways)}
 
     def shape(index: int, columns: Sequence[str] | None, table: DeltaTable | None, rows: DataFrame) -> DataFrame:
         if letters:
@@ -137,6 +132,64 @@ def decoders(
         )
         for index, columns in enumerate(keys)
     ]
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """How one flow's records are decoded: all of them, without flows."""
+
+    config: PipelineConfig
+    value: Format
+    key: Format | None
+    own: tuple[OwnColumns, ...]
+    ways: Sequence[_Way]
+    """Of each sink."""
+
+    @property
+    def known(self) -> Sequence[str]:
+        """The columns of the values."""
+        return [*fields_of(self.value)]
+
+    def decoder(self, way: _Way) -> RecordDecoder:
+        """The decoder for the sinks with this way."""
+        config, (columns, kept) = self.config, way
+        return RecordDecoder(
+            self.value, self.key, headers=config.headers, tombstones=columns, require=config.require,
+            letters=config.on_bad_record == "dead_letter", raw=config.dead_letters is not None,
+            route=_routing(config), own=self.own, names_schema=isinstance(self.value, SchemaNames | WithSchemaName),
+            steps=Steps(config.steps, kept) if config.steps else None, quotes=not config.sensitive,
+            asks_as=f"{config.flow.option}." if config.flow is not None else "",
+        )  # fmt: skip
+
+
+def _of_flow(
+    config: PipelineConfig, spark: SparkSession, tables: Mapping[int, DeltaTable], newest: NewestSchemas
+) -> _Flow:
+    with told_of(config.flow):
+        own = _own_columns(config, spark, newest)
+        value, key_format = _formats(config, spark, tables, newest, [each.format for each in own])
+    keys = [names_before(config.steps, sink.key) if isinstance(sink, KeyedSink) else None for sink in config.sinks]
+    if config.route is not None:
+        keys = [names_before(config.steps, config.route.key_columns) or None]
+    first = next((key for key in keys if key), None)
+    ways = [(columns or first, kept) for columns, kept in zip(keys, _truncates(config, value), strict=True)]
+    return _Flow(config, value, key_format, own, ways)
+
+
+def _united(config: PipelineConfig, flows: Sequence[_Flow], ways: Sequence[_Way]) -> RecordDecoder | FlowsDecoder:
+    """The decoder of all flows. ``ways``: of each flow."""
+    made = [flow.decoder(way) for flow, way in zip(flows, ways, strict=True)]
+    if not config.flows:
+        return made[0]
+    topics = tuple(topic for flow in config.flows for topic in flow.topics)
+    rest = FlowDecoder(None, topics, others=True, decode=made[0])
+    named = zip(flows[1:], config.flows, made[1:], strict=True)
+    return FlowsDecoder(
+        (
+            rest,
+            *(FlowDecoder(of.config.flow, flow.topics, others=False, decode=each) for of, flow, each in named),
+        )
+    )
 
 
 def _formats(
@@ -190,10 +243,10 @@ def _truncates(config: PipelineConfig, value: Format) -> Sequence[str]:
     return [kept_truncates(config, index) for index in range(len(config.sinks))]
 
 
-def _refuse_unknown(config: PipelineConfig, value: Format) -> None:
+def _refuse_unknown(config: PipelineConfig, columns: Sequence[str]) -> None:
     """Raises ConfigurationError for a sensitive column that no record has: the values of the one that is meant would be
     shown."""
-    known = {*fields_of(value), KEY, HEADERS}
+    known = {*columns, KEY, HEADERS}
     if config.route is not None and config.route.own:
         return
     for column in config.sensitive:
@@ -207,11 +260,11 @@ def _refuse_unknown(config: PipelineConfig, value: Format) -> None:
 def declared_comments(config: PipelineConfig, decode: Decoder) -> Mapping[str, str]:
     """Column -> the comment that the schema of the records has for it. Empty with steps or a transform, which make
     columns of their own."""
-    if config.reshaped:
+    if config.transform is not None:
         return {}
     value = config.route.value if config.route is not None else None
     own = next((own.format for own in decode.decode.own if own.value == value), None)
-    return (own or decode.decode.value).comments
+    return own.comments if own is not None else decode.decode.comments
 
 
 def _routing(config: PipelineConfig) -> Routing | None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from connector.decode.event_time import LATE, TIME, Timing, clocked, problem_with_time, timed
+from connector.decode.flows import FlowsDecoder, decoder_of, with_raw
 from connector.decode.records import PROBLEM, RAW, SHOWN, TOMBSTONE, RecordDecoder
 from connector.derive.fit import problems, refuse_values
 from connector.engine.dead_letters import LATE_DETAIL, Letters
@@ -101,7 +102,7 @@ class Reading:
         self.set_aside, self.first_letter = 0, ""
         records = self.read(epoch.ranges, self._plain())
         decoders = [output.decode.decode for output in self.outputs.values()]
-        decoded = {decode: decode(records) for decode in decoders}
+        decoded = {decode: self._decoded(decode, records, epoch) for decode in decoders}
         if not epoch.ranges and records.isEmpty():  # those of a retry are letters
             # Spark would try for minutes to compute in advance what the decoders make of nothing.
             decoded = {decode: nothing_like(frame) for decode, frame in decoded.items()}
@@ -135,6 +136,11 @@ class Reading:
             name: output.derivation.reduce(rows[name].drop(RAW), epoch) for name, output in self.outputs.items()
         }
 
+    def _decoded(self, decode: RecordDecoder | FlowsDecoder, records: DataFrame, epoch: Epoch) -> DataFrame:
+        if isinstance(decode, RecordDecoder):
+            return decode(records)
+        return decode.of_ranges(self.read, epoch.ranges, keep_odd=self.keep_odd)
+
     def read_event(self, epoch: Epoch, behind: int) -> Event:
         """The announcement that the epoch is read."""
         return Event(Step.READ, epoch, behind=behind, letters=self.set_aside, first_letter=self.first_letter)
@@ -143,7 +149,7 @@ class Reading:
         """What the columnar reader may decode, and which records it may leave out: those that nothing asks for."""
         output, *others = self.outputs.values()
         decoder = output.decode.decode
-        if decoder.plain is None:
+        if isinstance(decoder, FlowsDecoder) or decoder.plain is None:
             return None
         plain, key = replace(decoder.plain, keep_odd=self.keep_odd), output.derivation.latest_by
         if not key or others:
@@ -194,7 +200,7 @@ class Reading:
             self.outputs, self._no_rows = self.with_new_columns(self.outputs), None
 
     @property
-    def _decoder(self) -> RecordDecoder:
+    def _decoder(self) -> RecordDecoder | FlowsDecoder:
         """Of any sink: their decoders share their formats."""
         return next(iter(self.outputs.values())).decode.decode
 
@@ -206,7 +212,7 @@ class Reading:
         try:
             records = self.read([this]).where(f"topic = {literal(this.topic)}")
             record = records.where(f"partition = {this.partition} AND offset = {this.start}")
-            decoder = replace(self._decoder, letters=True, raw=True)
+            decoder = decoder_of(with_raw(self._decoder, letters=True), this.topic)
             row = decoder.explained(decoder(record).where(f"{PROBLEM} IS NOT NULL")).first()
         except Exception:  # What was found first is right too.
             log.debug("no second look at %s", this, exc_info=True)

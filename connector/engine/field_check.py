@@ -6,10 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from connector.config import DebeziumFormat, FormatOptions, JsonFormat, PipelineConfig
+from connector.config import DebeziumFormat, FormatOptions, JsonFormat, PipelineConfig, TopicPattern
 from connector.decode.records import ROUTE
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.decode.unmatched import IMAGES, WHOLE, counted, has_objects, in_sample, objects
@@ -33,6 +33,8 @@ log = logging.getLogger("lakelock.decode")
 
 class _Record(Protocol):
     @property
+    def topic(self) -> str: ...
+    @property
     def key(self) -> bytes | None: ...
     @property
     def value(self) -> bytes | None: ...
@@ -51,6 +53,12 @@ class _Declared:
     """Whether Confluent's header comes before the text."""
     option: str
     """That declares them."""
+    topics: Sequence[str] | None = None
+    """Whose records have them, with flows. None: all of them."""
+
+    def among(self, topic: str) -> bool:
+        """Whether a topic's records have them."""
+        return self.topics is None or topic in self.topics
 
 
 @dataclass
@@ -88,15 +96,17 @@ class FieldCheck:
         if not ranges:
             return warnings
         for each in self.declared:
-            sample = [getattr(record, each.part) for record in records]
-            with about_the_records():
-                warnings += _looked_at(each, sample, lambda: self.read(ranges), self.config.unmatched, first=first)
+            sample = [getattr(record, each.part) for record in records if each.among(record.topic)]
+            read = partial(self.read, [part for part in ranges if each.among(part.topic)])
+            if read.args[0]:
+                with about_the_records():
+                    warnings += _looked_at(each, sample, read, self.config.unmatched, first=first)
         return warnings
 
     @cached_property
     def declared(self) -> Sequence[_Declared]:
         """What the pipeline file declares. Empty for formats that declare no fields of JSON."""
-        return _declared(self.config)
+        return [each for flow in self.config.by_flow for each in _declared(flow, alone=not self.config.flows)]
 
 
 def has_no_record(position: Position | None) -> bool:
@@ -155,7 +165,8 @@ def _texts(records: DataFrame, declared: _Declared) -> DataFrame:
     return records.selectExpr(f"{ConfluentWire.body(part)} AS {part}") if declared.framed else records
 
 
-def _declared(config: PipelineConfig) -> list[_Declared]:
+def _declared(config: PipelineConfig, *, alone: bool = True) -> list[_Declared]:
+    """``alone``: all records are read by these options."""
     from pyspark.sql.types import StructType
 
     found = []
@@ -166,6 +177,7 @@ def _declared(config: PipelineConfig) -> list[_Declared]:
             schema = from_ddl(options.schema_)
             assert isinstance(schema, StructType)
             roots = WHOLE if isinstance(options, JsonFormat) else IMAGES
-            option = config.schema_option if part == "value" else "key.schema"
-            found.append(_Declared(part, schema, roots, options.mode == "permissive", options.framed, option))
+            option = config.schema_option if part == "value" else config.option("key.schema")
+            topics = None if alone or isinstance(config.source.topics, TopicPattern) else config.source.topics
+            found.append(_Declared(part, schema, roots, options.mode == "permissive", options.framed, option, topics))
     return found

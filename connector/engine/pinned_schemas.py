@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def pinned_schemas(config: PipelineConfig, log: Log | None) -> Mapping[str, str]:
     """The schemas to take for the newest ones, see ``NewestSchemas``. Empty if no epoch is in doubt, or if another file
     has made its rows. A run finishes the epoch, and begins again with the newest ones."""
-    if log is None or not any(getattr(part, "registry", None) for part in (config.value, config.key)):
+    formats = [format for flow in config.by_flow for format in (flow.value, flow.key)]
+    if log is None or not any(getattr(format, "registry", None) for format in formats):
         return {}
     doubted = log.read().in_doubt
     if doubted is None or doubted.state is not State.DECIDED or not made_by(doubted.config, config.shape):

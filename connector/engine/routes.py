@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from connector.config import OTHER, DeltaAppendSink, DeltaPlace, DeltaSink, JsonFormat, KeyedSink, PipelineConfig
 from connector.config.apart import nested
 from connector.decode.own_columns import OwnColumns
-from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE
+from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE, RecordDecoder
 from connector.decode.registry.newest import NewestSchemas
 from connector.engine.decoders import Decoder, decoders
 from connector.engine.epoch import Reading
@@ -183,7 +183,9 @@ class Routes:
         own = [name for name in names if name in self._own]
         if not own or not isinstance(self.config.value, JsonFormat):
             return []
-        named = self.decode.decode.named(records)
+        decoder = self.decode.decode
+        assert isinstance(decoder, RecordDecoder)
+        named = decoder.named(records)
         looked = (look_at_value(self.config, named, name, first=not self._of(name).output.exists) for name in own)
         return [warning for warnings in looked for warning in warnings]
 

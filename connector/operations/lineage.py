@@ -58,9 +58,7 @@ def lineage_of(config: PipelineConfig, *, as_written: bool = False) -> Lineage:
     ``as_written``: with relative paths as they are in the file. Otherwise they are absolute.
     """
     topics = config.source.topics
-    steps = [f"decoded as {config.value.format}"]
-    steps += ["checked by require"] if config.require is not None else []
-    steps += [f"changed by {step.kind}" for step in config.steps]
+    steps = [step for flow in config.by_flow for step in _of_flow(flow)]
     steps += ["transformed by SQL"] if config.transform is not None else []
     steps += [f"routed by {config.route.by}"] if config.route is not None else []
     goals = [
@@ -75,6 +73,13 @@ def lineage_of(config: PipelineConfig, *, as_written: bool = False) -> Lineage:
         goals,
         _aside(config.dead_letters, as_written=as_written),
     )
+
+
+def _of_flow(config: PipelineConfig) -> list[str]:
+    of = f" ({', '.join(str(topic) for topic in config.source.topics)})" if config.flow is not None else ""
+    steps = [f"decoded as {config.value.format}{of}"]
+    steps += ["checked by require"] if config.require is not None else []
+    return steps + [f"changed by {step.kind}" for step in config.steps]
 
 
 def _aside(letters: DeadLetters | None, *, as_written: bool) -> str | None:

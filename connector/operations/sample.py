@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from connector.config import OTHER, PipelineConfig
 from connector.config.sensitive import HIDDEN, is_sensitive
+from connector.decode.flows import with_raw
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, RAW, ROUTE, TOMBSTONE
 from connector.engine.assembly import Assembly
@@ -68,7 +69,7 @@ def _judged(
     tables: dict[str, int] = {}
     taken: dict[str, Taken] = {}
     for number, (name, output) in enumerate(reading.outputs.items()):
-        decoder = replace(output.decode.decode, raw=True)
+        decoder = with_raw(output.decode.decode)
         decoded = decoder(records)
         if not number:  # decoding gives the same for all sinks
             faults += _grouped(decoder.explained(decoded.where(f"{PROBLEM} IS NOT NULL")))

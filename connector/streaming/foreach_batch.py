@@ -70,6 +70,11 @@ def foreach_batch(
         raise ConfigurationError(
             f"delivery: {config.delivery} is for `lakelock run`; foreach_batch needs transactional."
         )
+    if config.flows:
+        raise ConfigurationError(
+            "flows: is for `lakelock run`; foreach_batch reads all records of a batch in one way.",
+            hint="Run the pipeline: `lakelock run FILE`. Or decode the records in the query: value: {format: rows}.",
+        )
     return _Batches(config, str(checkpoint), observers)
 
 

@@ -51,6 +51,22 @@ def test_a_flow_of_auto_cdc_is_a_pipeline(reader: Reader, send: Send) -> None:
 
 
 @pytest.mark.pages
+def test_a_backfill_and_a_live_topic_make_one_table(reader: Reader, send: Send) -> None:
+    def change(number: int, state: str, day: int, op: str = "UPDATE") -> tuple[str, object]:
+        at = f"2026-11-{day:02}T10:00:00Z"
+        return f'{{"id": {number}}}', {"id": number, "state": state, "cents": 5, "changed_at": at, "op": op}
+
+    def exported(number: int, status: str) -> tuple[str, object]:
+        return str(number), {"number": str(number), "status": status, "exported_at": "2026-11-20T10:00:00Z"}
+
+    send("invoices", change(1, "paid", 2), change(2, "void", 3, "DELETE"))
+    send("invoices_export", exported(1, "open"), exported(2, "open"), exported(3, "open"))
+    reader.follow(PAGE, "A backfill and a live topic in one table")
+    found = rows(reader, "invoices.yaml", "id", "state", "cents")
+    assert found == [(1, "paid", 5), (3, "open", None)]
+
+
+@pytest.mark.pages
 def test_a_table_is_the_newest_snapshot(reader: Reader, send: Send) -> None:
     def row(sku: str, price: str, snapshot: int) -> tuple[str, object]:
         return sku, {"sku": sku, "price": float(price), "snapshot": snapshot}
