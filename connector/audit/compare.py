@@ -88,12 +88,7 @@ def compare(
     """
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
-    flows = list[Records]()
-    for number, (flow, its) in enumerate(zip(config.by_flow, forms.of_all, strict=True)):
-        own = of_flow(records, config, number)
-        one, letters, unnamed = _records(flow, own, rows, its, letters, digests=late is not None)
-        flows.append(stepped(one, flow.steps, kept_truncates(flow)))
-    every = united(flows)
+    every, letters, unnamed = _stepped(config, records, rows, forms, letters, digests=late is not None)
     made = transformed(every, config.transform, strict=of_rows)
     config = with_its_own_rules(config, made.columns.names)
     sink = config.sinks[0]
@@ -229,6 +224,24 @@ def _may_lack_columns(config: PipelineConfig, forms: Forms) -> bool:
 def _of_a_registry(config: PipelineConfig, forms: Forms) -> bool:
     of_registry = isinstance(config.value, JsonFormat) and config.value.registry and not config.value.schema_
     return not config.reshaped and bool(of_registry or forms.value.binary is not None)
+
+
+def _stepped(
+    config: PipelineConfig,
+    records: DataFrame,
+    rows: DataFrame,
+    forms: Forms,
+    letters: DataFrame | None,
+    *,
+    digests: bool,
+) -> tuple[Records, DataFrame | None, DataFrame | None]:
+    """As ``_records``, after the steps: each flow's records are read in its own way. With a route there is one."""
+    every, unnamed = list[Records](), None
+    for number, (flow, its) in enumerate(zip(config.by_flow, forms.of_all, strict=True)):
+        own = of_flow(records, config, number)
+        read, letters, unnamed = _records(flow, own, rows, its, letters, digests=digests)
+        every.append(stepped(read, flow.steps, kept_truncates(flow)))
+    return united(every), letters, unnamed
 
 
 def _records(

@@ -103,7 +103,7 @@ def unfit_flows(config: PipelineConfig) -> Iterator[str]:
         "source.on_recreated_topic": config.source.takes_recreated,
         "route": config.route is not None,
         f"delivery: {config.delivery}": config.delivery != "transactional",
-        "on_new_column: add": config.on_new_column == "add",
+        f"on_new_column: {config.on_new_column}": config.on_new_column in ("add", "ignore"),
         "merge: on_read": config.merges_on_read,
     }.items():
         if given:
@@ -119,7 +119,7 @@ _INSTEAD = {
     "source.on_recreated_topic": "Remove one of them",
     "route": "Write a pipeline file for each flow, with tables of its own",
     "delivery": "Write delivery: transactional",
-    "on_new_column": "Write the columns into the formats, and add them to the table: ALTER TABLE ... ADD COLUMNS",
+    "on_new_column": "Remove it. New columns come with ALTER TABLE ... ADD COLUMNS and the schema of a flow",
     "merge": "Write merge: on_write",
 }
 

@@ -161,7 +161,8 @@ def test_a_backfill_in_avro_and_a_live_topic_in_json_make_one_table(shop: Shop) 
 
     # The corrected file: each letter is decoded as its own flow says now.
     wide = {**letters, "value": {"format": "json", "schema": LIVE, "mode": "permissive"}}
-    assert shop.pipeline(**wide).retry_dead_letters() == Retried(through=2, still_bad=2, epoch=_epoch(shop) + 1)
+    epoch = _epoch(shop) + 1
+    assert shop.pipeline(**wide).retry_dead_letters() == Retried(through=2, still_bad=2, epoch=epoch)
     expected = [(-1, "refused", "Ann", None), *expected[:-1], (8, "text", None, 5), expected[-1]]
     assert shop.rows() == expected
     found = shop.verified(**wide)
@@ -208,19 +209,20 @@ def test_the_commands_work_on_a_file_with_flows(shop: Shop) -> None:
 
 def test_flows_that_do_not_fit_together_are_refused_before_anything_is_written(shop: Shop) -> None:
     shop.backfill.send(old(1, "old"))
-    for live_schema, flow, says in (
+    events = {"format": "debezium", "schema": "id BIGINT, updated_at TIMESTAMP, op STRING"}
+    for value, flow, says in (
         (
-            "id INT, updated_at TIMESTAMP, op STRING",
-            {},
-            "the column id is INT in the top of the file, and BIGINT in flows[0]",
+            {"schema": "id INT, updated_at TIMESTAMP, op STRING"}, {},
+            "column id is INT in the top of the file, and BIGINT in flows[0]",
         ),
-        ("ID BIGINT, updated_at TIMESTAMP, op STRING", {}, "ID of the top of the file is written id in flows[0]"),
-        (LIVE, {"value": {"format": "json", "schema": "order_id BIGINT, changed NONE"}}, "flows[0].value.schema"),
-        (LIVE, {"steps": [{"rename": {"nothing": "id"}}]}, "flows[0].steps[0]"),
-        (LIVE, {"require": "nothing > 0"}, "flows[0].require"),
-    ):
+        ({"schema": "ID BIGINT, op STRING"}, {}, "ID of the top of the file is written id in flows[0]"),
+        ({}, {"value": {"format": "json", "schema": "order_id BIGINT, changed NONE"}}, "flows[0].value.schema"),
+        ({}, {"steps": [{"rename": {"nothing": "id"}}]}, "flows[0].steps[0]"),
+        ({}, {"require": "nothing > 0"}, "flows[0].require"),
+        (events, {"value": events, "steps": [{"drop": "_op"}]}, "has the column _op"),
+    ):  # fmt: skip
         with pytest.raises(ConfigurationError) as caught:
-            shop.pipeline(value={"format": "json", "schema": live_schema}, flow=flow).run()
+            shop.pipeline(value={"format": "json", "schema": LIVE, **value}, flow=flow).run()
         assert says in str(caught.value)
         assert not shop.lake.path("orders").exists()
     # A record that doesn't fit stops the run, and is named by its own flow's second look.
@@ -264,3 +266,28 @@ def test_flows_of_a_registry_go_into_several_tables(shop: Shop, lake: Lake) -> N
 def _subjects(server: RegistryServer, shop: Shop, first: object, then: object) -> None:
     server.register(f"{shop.backfill.name}-value", 3, first)
     server.register(f"{shop.backfill.name}-value", 4, then)
+
+
+def test_the_events_of_two_databases_make_one_table(shop: Shop) -> None:
+    """Each database's deletes count, and the tombstones after them say nothing."""
+
+    def event(op: str, number: int, name: str, at: int, column: str = "id") -> tuple[str, dict[str, Any]]:
+        row = {column: number, "name": name}
+        images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+        return f'{{"{column}": {number}}}', {"op": op, "ts_ms": at, "source": {"connector": "mysql"}, **images}
+
+    shop.live.send(event("c", 1, "a", 10), event("d", 2, "b", 40), ('{"id": 2}', None), event("c", 3, "c", 10))
+    shop.backfill.send(
+        event("c", 2, "late", 30, "number"), event("d", 3, "c", 20, "number"), ('{"number": 3}', None),
+        event("u", 1, "A", 20, "number"), ('{"number": 1}', None), event("r", 4, "d", 1, "number"),
+    )  # fmt: skip
+    flow = {
+        "value": {"format": "debezium", "schema": "number BIGINT, name STRING"},
+        "steps": [{"rename": {"number": "id"}}],
+    }
+    sink = {"type": "delta_upsert", "path": str(shop.lake.path("orders")), "key": "id", "sequence_by": "_ts_ms"}
+    value = {"format": "debezium", "schema": "id BIGINT, name STRING"}
+    changes = {"flow": flow, "sinks": [sink], "value": value}
+    shop.pipeline(**changes).run()
+    assert query(shop.lake.path("orders"), "SELECT id, name FROM t ORDER BY id") == [(1, "A"), (4, "d")]
+    assert shop.verified(**changes).ok

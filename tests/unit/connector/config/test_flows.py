@@ -141,6 +141,7 @@ OTHER = {"topics": ["b"], "value": AVRO}
         ([OTHER], {"topics": "orders-.*"}, "flows: source.topics: a pattern doesn't work with flows"),
         ([OTHER], {"delivery": "manual_commit"}, "flows: delivery: manual_commit doesn't work with flows"),
         ([OTHER], {"on_new_column": "add"}, "flows: on_new_column: add doesn't work with flows"),
+        ([OTHER], {"on_new_column": "ignore"}, "flows: on_new_column: ignore doesn't work with flows"),
         ([OTHER], {"sinks": [{**UPSERT, "merge": "on_read"}]}, "flows: merge: on_read doesn't work with flows"),
         (
             [OTHER],
