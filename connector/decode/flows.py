@@ -13,7 +13,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 from connector.config.flows import OfFlow
-from connector.decode.debezium import OP
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import RecordDecoder
 from connector.source.columnar import PlainValues
@@ -126,13 +125,6 @@ class FlowsDecoder:
                     raise _unlike(f"{field.name} is {kind.upper()} in {_name(first)}, and {other.upper()} in", flow)
                 if known.name != field.name:
                     raise _unlike(f"{known.name} of {_name(first)} is written {field.name} in", flow)
-        lacks = next((flow for flow, frame in zip(self.flows, decoded, strict=True) if OP not in frame.columns), None)
-        if OP in columns and lacks is not None:
-            raise ConfigurationError(
-                f"flows: {_name(columns[OP][0])} has the column {OP}, which says which of Debezium's events delete a "
-                f"row, and {_name(lacks)} lacks it: its deletes and tombstones would delete nothing.",
-                hint=f"Keep {OP} in the steps of all flows: a table with a key doesn't get it.",
-            )
         return _union([_with_all(frame, [field for _, field in columns.values()]) for frame in decoded])
 
 
