@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 OWN_COLUMNS = (
     *COORDINATES, "_sequence", "_deleted", "_deleted_by", "_columns", "_delete", "_truncate", "_tombstone", "_state",
     "_applied", "_key", "_headers", "_problem", "_raw", "_op", "_source", "_ts_ms", "_transaction",
-    "_source_position", "_unavailable", "_epoch", "__start_at", "__end_at",
+    "_source_position", "_unavailable", "_epoch", "__start_at", "__end_at", "_system_sequence",
+    "__system_start_at", "__system_end_at",
 )  # fmt: skip
 """Names that a value's column can't have: Lakelock uses them in its tables, or on the way to them."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from connector.config.places import DeltaSink
 from connector.config.route import each_once
-from connector.config.sinks import DeltaAggregateSink, KeyedSink, S3ObjectsSink, SinkOptions
+from connector.config.sinks import DeltaAggregateSink, DeltaHistorySink, KeyedSink, S3ObjectsSink, SinkOptions
 from connector.config.transform_sql import column_words, columns_in
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ _STATE = "_state"
 """The column with the events of a history, or with what an aggregate has added up."""
 _OF_SEQUENCE = ("_sequence", "_columns", "__start_at", "__end_at")
 """Columns that hold values of ``sequence_by``."""
+_OF_SYSTEM = ("_system_sequence", "__system_start_at", "__system_end_at")
+"""Columns that hold values of ``system_sequence_by``."""
 
 
 def is_sensitive(config: PipelineConfig, column: str) -> bool:
@@ -50,6 +52,8 @@ def is_sensitive_in_table(config: PipelineConfig, sink: object, column: str) -> 
         made = next((text for each, text in sink.aggregates.items() if each.lower() == name), "")
     elif isinstance(sink, KeyedSink) and name in _OF_SEQUENCE:
         made = sink.sequence_by or ""
+    elif isinstance(sink, DeltaHistorySink) and name in _OF_SYSTEM:
+        made = sink.recorded_by or ""
     return any(is_sensitive(config, word) for word in {column, *column_words(made)})
 
 

@@ -17,6 +17,7 @@ from pydantic import (
     field_validator,
 )
 
+from connector.config.bitemporal import unfit_for_both_times
 from connector.config.columns import AnyColumns, Columns, distinct
 from connector.config.kinds import Duration, Name, Options, Text, as_model, fits, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
@@ -157,8 +158,12 @@ class DeltaHistorySink(KeyedSink):
 
     type: Literal["delta_history"]
     """Keep every version of a key's row (SCD type 2), with ``__START_AT`` and ``__END_AT``."""
-    stored_as_scd_type: Literal[2, "2"] = 2
-    """As in AUTO CDC. Other values are refused."""
+    stored_as_scd_type: Literal[2, "2", "bitemporal"] = 2
+    """As in AUTO CDC. ``bitemporal`` also keeps when each version was on record, with ``__SYSTEM_START_AT`` and
+    ``__SYSTEM_END_AT``. Needs ``sequence_by``."""
+    system_sequence_by: SteadyText | None = None
+    """A SQL expression that says when a change was recorded. By default Kafka's ``_timestamp``. Needs
+    ``stored_as_scd_type: bitemporal``."""
     track_history_column_list: Columns | None = None
     """The columns whose changes begin a new version. A change of any other column updates the current version. By
     default every column begins one."""
@@ -172,6 +177,20 @@ class DeltaHistorySink(KeyedSink):
     def _one_history(self) -> None:
         if self.track_history_column_list is not None and self.track_history_except_column_list is not None:
             raise ValueError("give either track_history_column_list or track_history_except_column_list")
+
+    @property
+    def bitemporal(self) -> bool:
+        """Whether a version also has the time in which it was on record."""
+        return self.stored_as_scd_type == "bitemporal"
+
+    @property
+    def recorded_by(self) -> str | None:
+        """SQL of when a change was recorded. None: the history isn't bitemporal."""
+        return (self.system_sequence_by or "_timestamp") if self.bitemporal else None
+
+    @fits
+    def _bitemporal(self) -> Iterator[str]:
+        yield from unfit_for_both_times(self)
 
 
 IDLE_AFTER = timedelta(minutes=5)

@@ -43,6 +43,11 @@ def unkept(config: PipelineConfig) -> Iterator[str]:
                 f"{option} needs a sink with a row for each key, whose value it keeps: delta_upsert or delta_history. "
                 f"{sink.type} has none. Write unavailable: bad_record or 'null', or write a pipeline file for each sink"
             )
+        if isinstance(sink, DeltaHistorySink) and sink.bitemporal:
+            told.add(
+                f"{option} doesn't work with stored_as_scd_type: bitemporal, where each change has all its values. "
+                "Have the database send whole rows, or write stored_as_scd_type: 2"
+            )
         if isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft":
             told.add(f"{option} needs deletes: hard: a soft-deleted row doesn't keep its earlier versions")
         if isinstance(sink, KeyedSink) and UNAVAILABLE in (sink.column_list or ()):

@@ -35,7 +35,8 @@ def unfit_steps(config: PipelineConfig) -> Iterator[str]:
 def _of_the_sink(config: PipelineConfig, sink: SinkOptions) -> Iterator[str]:
     if isinstance(sink, KeyedSink):
         yield from _of_the_key(config, sink)
-        yield from _of_the_sequence(config, sink)
+        for option in ("sequence_by", "system_sequence_by"):
+            yield from _of_the_sequence(config, sink, option)
 
 
 def _of_the_key(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
@@ -52,8 +53,8 @@ def _of_the_key(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
             )
 
 
-def _of_the_sequence(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
-    sequence, changed = sink.sequence_by or "", changes(config.steps)
+def _of_the_sequence(config: PipelineConfig, sink: KeyedSink, option: str) -> Iterator[str]:
+    sequence, changed = getattr(sink, option, None) or "", changes(config.steps)
     why = {
         "mask": "a hash has another order than the values",
         "add": "it is the same in every record, and orders nothing",
@@ -64,7 +65,7 @@ def _of_the_sequence(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
         unordered = [change for change in past if change.kind in why]
         last = (unordered or past)[-1:]
         for index, kind, name in last:
-            at = f"steps[{index}].{kind}: {sink.option('sequence_by')} orders records by {column}"
+            at = f"steps[{index}].{kind}: {sink.option(option)} orders records by {column}"
             if unordered:
                 yield f"{at}, and {why[kind]}. Order them by another column"
             elif kind == "cast" and config.steps[index].option[name] == "STRING" and _as_it_is(column, sequence):

@@ -40,6 +40,7 @@ def _derived(
 ) -> TableDerivation:
     from connector.derive.aggregate import aggregates
     from connector.derive.append import append
+    from connector.derive.bitemporal import bitemporal
     from connector.derive.history import history
     from connector.derive.upsert import upsert
 
@@ -47,6 +48,8 @@ def _derived(
     _check_columns(config, records)
     if isinstance(sink, DeltaUpsertSink):
         return upsert(config, sink, table, commits, records)
+    if isinstance(sink, DeltaHistorySink) and sink.bitemporal:
+        return bitemporal(config, sink, table, commits, records)
     if isinstance(sink, DeltaHistorySink):
         return history(config, sink, table, commits, records)
     if isinstance(sink, DeltaAggregateSink):

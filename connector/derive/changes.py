@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from connector.config import COORDINATES, DeltaUpsertSink, KeyedSink
+from connector.config import COORDINATES, DeltaHistorySink, DeltaUpsertSink, KeyedSink
 from connector.config.transform_sql import column_words
 from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import METADATA, OP
 from connector.decode.records import CARRIED, TOMBSTONE, told
+from sinks.delta.recorded_columns import SYSTEM
 from sinks.delta.upsert_rule import key_sql
 from sinks.errors import ConfigurationError
 from sinks.spark.row_errors import problem, raise_sql
@@ -25,19 +26,21 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
 
     * ``_sequence``, with ``sequence_by`` only: changes are ordered by (_sequence, _topic, _partition, _offset), else by
       ``_offset``, within the one partition that a key must stay in;
+    * ``_system_sequence``, in a bitemporal history only: when the change was recorded;
     * ``_delete`` and ``_truncate``, booleans, never null;
     * ``_unavailable``, if the records have it: the names of the columns that an update leaves as they are.
 
-    A null in the key or in the sequence fails the query with the record's coordinates: it could never win or lose.
+    A null in the key or in a sequence fails the query with the record's coordinates: it could never win or lose.
     """
     from pyspark.sql import functions as F
 
     if (over := passed_over(sink, records.columns)) != "false":
         records = records.where(f"NOT {over}")
-    deletes = f"coalesce({_deletes(sink, records.columns)}, false)"
+    deletes, recorded = f"coalesce({_deletes(sink, records.columns)}, false)", recorded_by(sink)
     marked = records.selectExpr(
         "*",
         *([f"({sink.sequence_by}) AS _sequence"] if sink.sequence_by else []),
+        *([f"({recorded}) AS {SYSTEM}"] if recorded is not None else []),
         f"{TOMBSTONE} OR {deletes} AS _delete",
         f"{truncates(sink, records.columns)} AS _truncate",
     )
@@ -49,9 +52,13 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     checks = f"WHEN NOT _truncate AND ({no_key}) THEN {null_key} "
     if sink.sequence_by:
         checks += f"WHEN _sequence IS NULL THEN {null_sequence} "
+    if recorded is not None:
+        null_system = raise_sql("null_system_sequence", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
+        checks += f"WHEN {SYSTEM} IS NULL THEN {null_system} "
     # The check replaces a column that every row needs: the optimizer can't drop it.
     checked = marked.withColumn("_offset", F.expr(f"CASE {checks}ELSE _offset END"))
-    added = [*(["_sequence"] if sink.sequence_by else []), "_delete", "_truncate"]
+    added = [*(["_sequence"] if sink.sequence_by else []), *([SYSTEM] if recorded is not None else [])]
+    added += ["_delete", "_truncate"]
     added += [UNAVAILABLE] if UNAVAILABLE in records.columns else []
     return checked.select(*(identifier(name) for name in (*table_columns(records.columns, sink), *COORDINATES, *added)))
 
@@ -65,7 +72,15 @@ def problem_with(records: DataFrame, sink: KeyedSink) -> str:
     if sink.sequence_by:
         no_sequence = told("no_sequence", "has no sequence (sequence_by is null)")
         whens += f" WHEN {needed}({sink.sequence_by}) IS NULL THEN {no_sequence}"
+    if (recorded := recorded_by(sink)) is not None:
+        no_system = told("no_sequence", "has no recorded time (system_sequence_by is null)")
+        whens += f" WHEN {needed}({recorded}) IS NULL THEN {no_system}"
     return f"CASE {whens} END"
+
+
+def recorded_by(sink: KeyedSink) -> str | None:
+    """SQL of when a change was recorded. None: the table doesn't keep it."""
+    return sink.recorded_by if isinstance(sink, DeltaHistorySink) else None
 
 
 def _deletes(sink: KeyedSink, columns: Sequence[str]) -> str:
@@ -168,12 +183,13 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
             hint=f"Write {OP} = 'd' OR ({sink.apply_as_deletes}). To keep such rows, write {OP} <> 'd' AND (...).",
         )
     sequence = kind("sequence_by")
-    if sequence is not None and not can_be_ordered(sequence):
-        raise ConfigurationError(
-            f"{sink.option('sequence_by')}: {sink.sequence_by!r} is {sequence.simpleString().upper()}, "
-            "which has no order.",
-            hint="Give a number, a text, a date or a timestamp that grows with each change of a key.",
-        )
+    for option, found in (("sequence_by", sequence), ("system_sequence_by", kind("system_sequence_by"))):
+        if found is not None and not can_be_ordered(found):
+            raise ConfigurationError(
+                f"{sink.option(option)}: {getattr(sink, option)!r} is {found.simpleString().upper()}, "
+                "which has no order.",
+                hint="Give a number, a text, a date or a timestamp that grows with each change of a key.",
+            )
     truncates = kind("apply_as_truncates")
     if truncates is not None and not isinstance(sequence, AtomicType):
         raise ConfigurationError(

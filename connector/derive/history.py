@@ -16,6 +16,7 @@ from connector.derive.changes import (
     truncates,
     updates,
 )
+from connector.derive.comparable import incomparable
 from connector.derive.derivation import TableDerivation
 from connector.derive.second import refuse_second
 from sinks.contract import Epoch
@@ -29,7 +30,7 @@ from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 def history(
@@ -89,27 +90,10 @@ def _version_columns(records: DataFrame, sink: DeltaHistorySink) -> VersionColum
     else:
         tracked = [name for name in values if name not in (sink.track_history_except_column_list or ())]
     for name in tracked:
-        incomparable = _incomparable(records.schema[name].dataType)
-        if incomparable:
+        why = incomparable(records.schema[name].dataType)
+        if why:
             raise ConfigurationError(
-                f"{sink.in_file}: {name!r} {incomparable}, which can't be compared: whether it has changed can't be "
-                "told.",
+                f"{sink.in_file}: {name!r} {why}, which can't be compared: whether it has changed can't be told.",
                 hint="Put it into track_history_except_column_list: a version then shows the last one.",
             )
     return VersionColumns(sink.key, tracked, [name for name in values if name not in tracked])
-
-
-def _incomparable(data_type: DataType) -> str:
-    """In words, why values of the type can't be compared; empty: they can."""
-    from pyspark.sql.types import ArrayType, StructType
-
-    inner: list[DataType] = []
-    if isinstance(data_type, StructType):
-        inner = [field.dataType for field in data_type]
-    elif isinstance(data_type, ArrayType):
-        inner = [data_type.elementType]
-    elif data_type.typeName() in ("map", "variant"):
-        return f"is a {data_type.typeName().upper()}"
-    return next(
-        (f"holds{why.removeprefix('is').removeprefix('holds')}" for why in map(_incomparable, inner) if why), ""
-    )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _UTC = re.compile(r"(?i)(etc/)?(utc|uct|gmt|ut|z|zulu|universal|greenwich)([+-]0{1,2}(:00)?)?|[+-]00:?00")
 _OF_SEQUENCE = ("_sequence", "__START_AT")
+_OF_SYSTEM = "__SYSTEM_START_AT"
 
 
 def shape(config: PipelineConfig, rows: StructType, columns: StructType, *, zone: str) -> Shape:
@@ -50,6 +51,8 @@ def _options(sink: DeltaSink) -> dict[str, Text]:
         for option in ("track_history_column_list", "track_history_except_column_list"):
             columns = getattr(sink, option)
             found[option] = list(columns) if columns is not None else None
+        if sink.recorded_by is not None:
+            found["system_sequence_by"] = sink.recorded_by
     if isinstance(sink, DeltaAggregateSink):
         found["group_by"] = list(sink.group_by)
         found |= {f"aggregates.{name}": text for name, text in sink.aggregates.items()}
@@ -76,6 +79,8 @@ def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructTy
         found += [each for each in rows if each.name in of_key and each.name not in CARRIED]
     if isinstance(sink, KeyedSink) and sink.sequence_by is not None and sink.sequence_by not in rows.names:
         found += [each for each in columns if each.name in _OF_SEQUENCE]
+    if isinstance(sink, DeltaHistorySink) and sink.system_sequence_by not in (None, *rows.names):
+        found += [each for each in columns if each.name == _OF_SYSTEM]
     if isinstance(sink, DeltaAggregateSink):
         found += [each for each in columns if each.name in sink.aggregates]
     kinds = ("timestamp", "date") if by_sql else ("timestamp",)

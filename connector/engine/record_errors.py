@@ -147,6 +147,17 @@ def _null_sequence(fields: Fields) -> Exception:
     )
 
 
+def _null_system_sequence(fields: Fields) -> Exception:
+    return BadRecord(
+        f"The record at {_where(fields)}, key {fields['key']}, has no recorded time (sinks[].system_sequence_by is "
+        f"null). {_NOTHING}",
+        hint="A tombstone has no value, so it has no recorded time there. Leave out system_sequence_by, which is then "
+        "Kafka's _timestamp, or send deletes as records that apply_as_deletes selects."
+        if fields.get("tombstone")
+        else "Choose a system_sequence_by that every record has, as in coalesce(recorded_at, _timestamp).",
+    )
+
+
 def _null_time(fields: Fields) -> Exception:
     column = repr(fields["column"])
     why = f"no event time: its {column} is null"
@@ -214,6 +225,7 @@ _EXPLAINED: Mapping[str, Callable[[Fields], Exception]] = {
     "broken": _broken,
     "null_key": _null_key,
     "null_sequence": _null_sequence,
+    "null_system_sequence": _null_system_sequence,
     "null_time": _null_time,
     "overflow": _no_sum,
     "not_a_number": _no_sum,
@@ -228,7 +240,7 @@ _HINTS = {
     "column, or without its constraint.",
     "route": "Have the producer name a table, list what else may come in route.other, or correct route.by.",
     "no_key": "Choose a key (route.sink.key) that every record has, or write the topic with delta_append.",
-    "no_sequence": "Choose a sequence_by that every record has.",
+    "no_sequence": "Choose a sequence_by, and a system_sequence_by, that every record has.",
     "no_time": "Choose an event_time that every record has.",
     "step": "Correct the step, or have the producer mend the record.",
     "rule": "Have the producer mend it, or loosen the rule in the option require; a null never meets a rule.",

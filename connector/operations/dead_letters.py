@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from connector.config import (
     DeltaAggregateSink,
     DeltaAppendSink,
+    DeltaHistorySink,
     DeltaUpsertSink,
     KeyedSink,
     PipelineConfig,
@@ -285,7 +286,7 @@ def _deletes_known_since(config: PipelineConfig, table: DeltaTable) -> datetime 
     A delete that came after a letter is noted later than the letter.
     """
     sink = config.sinks[0]
-    if not isinstance(sink, KeyedSink):
+    if not isinstance(sink, KeyedSink) or (isinstance(sink, DeltaHistorySink) and sink.bitemporal):
         return None
     since = [datetime.now(timezone.utc) - sink.tombstone_retention]
     if isinstance(sink, DeltaUpsertSink):

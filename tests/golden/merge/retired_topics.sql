@@ -18,6 +18,16 @@ WHEN MATCHED
     t.`_topic` = CASE t._topic WHEN 't' THEN '#id/t' ELSE t._topic END,
     t.`_state` = CASE WHEN t._state IS NOT NULL THEN named_struct('events', transform(t._state.`events`, _e0 -> CASE WHEN _e0 IS NOT NULL THEN named_struct('at', _e0.`at`, 'topic', CASE _e0.`topic` WHEN 't' THEN '#id/t' ELSE _e0.`topic` END, 'partition', _e0.`partition`, 'offset', _e0.`offset`, 'timestamp', _e0.`timestamp`) END), 'ended_by', CASE WHEN t._state.`ended_by` IS NOT NULL THEN named_struct('at', t._state.`ended_by`.`at`, 'topic', CASE t._state.`ended_by`.`topic` WHEN 't' THEN '#id/t' ELSE t._state.`ended_by`.`topic` END, 'partition', t._state.`ended_by`.`partition`, 'offset', t._state.`ended_by`.`offset`, 'timestamp', t._state.`ended_by`.`timestamp`) END) END
 
+-- bitemporal
+MERGE INTO target AS t
+USING lakelock_retired AS s
+ON (t._topic IN ('t'))
+OR (NOT (CASE WHEN t._state IS NOT NULL THEN named_struct('events', transform(t._state.`events`, _e0 -> CASE WHEN _e0 IS NOT NULL THEN named_struct('at', _e0.`at`, 'system', _e0.`system`, 'topic', CASE _e0.`topic` WHEN 't' THEN '#id/t' ELSE _e0.`topic` END, 'partition', _e0.`partition`, 'offset', _e0.`offset`, 'timestamp', _e0.`timestamp`, 'deletes', _e0.`deletes`, 'values', _e0.`values`) END)) END <=> t._state))
+WHEN MATCHED
+  THEN UPDATE SET
+    t.`_topic` = CASE t._topic WHEN 't' THEN '#id/t' ELSE t._topic END,
+    t.`_state` = CASE WHEN t._state IS NOT NULL THEN named_struct('events', transform(t._state.`events`, _e0 -> CASE WHEN _e0 IS NOT NULL THEN named_struct('at', _e0.`at`, 'system', _e0.`system`, 'topic', CASE _e0.`topic` WHEN 't' THEN '#id/t' ELSE _e0.`topic` END, 'partition', _e0.`partition`, 'offset', _e0.`offset`, 'timestamp', _e0.`timestamp`, 'deletes', _e0.`deletes`, 'values', _e0.`values`) END)) END
+
 -- aggregate
 MERGE INTO target AS t
 USING lakelock_retired AS s

@@ -415,6 +415,29 @@ def test_a_topic_made_again_needs_a_guard_that_can_be_moved() -> None:
     assert "one Delta table only" in fault(**on, sinks=two, coordinator={"path": "lake/c"})
 
 
+BITEMPORAL = {
+    "type": "delta_history", "path": "lake/h", "key": "a", "stored_as_scd_type": "bitemporal", "sequence_by": "a",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sequence_by": None}, "stored_as_scd_type: bitemporal needs sequence_by"),
+        ({"stored_as_scd_type": 2, "system_sequence_by": "a"}, "system_sequence_by needs stored_as_scd_type: bitem"),
+        ({"track_history_column_list": "a"}, "track_history_column_list doesn't work with stored_as_scd_type: bitem"),
+        ({"track_history_except_column_list": "a"}, "Leave out other columns with except_column_list"),
+        ({"tombstone_retention": "7 days"}, "tombstone_retention doesn't work with stored_as_scd_type: bitemporal"),
+        ({"system_sequence_by": "current_timestamp()"}, "system_sequence_by: "),
+        ({"stored_as_scd_type": 3}, "stored_as_scd_type: is one of "),
+    ],
+)
+def test_what_a_bitemporal_history_does_not_take(changed: dict[str, object], said: str) -> None:
+    parse(options(sinks=[BITEMPORAL]))
+    sink = {name: value for name, value in {**BITEMPORAL, **changed}.items() if value is not None}
+    assert said in fault(sinks=[sink])
+
+
 def test_a_sink_that_would_feed_a_pattern_is_refused() -> None:
     two = {"sinks": [{"type": "kafka_topic", "topic": "orders-out"}], "coordinator": {"path": "lake/c"}}
     assert "the pipeline would read its own rows" in fault(source=source(topics="orders-.*"), **two)

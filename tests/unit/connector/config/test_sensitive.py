@@ -112,13 +112,28 @@ SUMS = {
         ({**UPSERT, "sequence_by": "_timestamp"}, ["EMAIL", "person"]),
         (HISTORY, ["EMAIL", "person", "_state"]),
         ({**HISTORY, "sequence_by": "person.at"}, ["EMAIL", "person", "_sequence", "_state", "__START_AT", "__END_AT"]),
+        (
+            {**HISTORY, "stored_as_scd_type": "bitemporal", "sequence_by": "id", "system_sequence_by": "person.at"},
+            ["EMAIL", "person", "_state", "__SYSTEM_START_AT", "__SYSTEM_END_AT"],
+        ),
         (SUMS, ["_state", "newest", "oldest"]),
     ],
 )
 def test_a_column_that_a_table_makes_of_a_sensitive_one_is_sensitive(sink: dict[str, Any], hidden: list[str]) -> None:
     columns = {
         "delta_upsert": ["id", "EMAIL", "person", "_offset", "_sequence", "_columns"],
-        "delta_history": ["id", "EMAIL", "person", "_offset", "_sequence", "_state", "__START_AT", "__END_AT"],
+        "delta_history": [
+            "id",
+            "EMAIL",
+            "person",
+            "_offset",
+            "_sequence",
+            "_state",
+            "__START_AT",
+            "__END_AT",
+            "__SYSTEM_START_AT",
+            "__SYSTEM_END_AT",
+        ],
         "delta_aggregate": ["id", "_state", "_applied", "n", "newest", "oldest"],
     }[sink["type"]]
     of = config(sink)

@@ -12,6 +12,7 @@ from connector.operations.dead_letters import refuse_unfit
 from sinks.errors import ConfigurationError
 
 UPSERT = {"type": "delta_upsert", "path": "lake/t", "key": "id"}
+BITEMPORAL = {**UPSERT, "type": "delta_history", "stored_as_scd_type": "bitemporal", "sequence_by": "id"}
 SUM = {"type": "delta_aggregate", "path": "lake/s", "group_by": "id", "aggregates": {"n": "count(*)"}}
 COORDINATED: dict[str, Any] = {"coordinator": {"path": "lake/log"}}
 LETTERS: dict[str, Any] = {"on_bad_record": "dead_letter", "dead_letters": {"path": "lake/dead"}}
@@ -39,6 +40,7 @@ def config(sink: dict[str, Any] = UPSERT, **changes: Any) -> dict[str, Any]:
         (config({**UPSERT, "deletes": "soft"}), "keep needs deletes: hard"),
         (config({**UPSERT, "column_list": ["id", "_unavailable"]}), "column_list: _unavailable says what a row keeps"),
         (config(on_new_column="add"), "keep doesn't work with on_new_column: add"),
+        (config(BITEMPORAL), "value.unavailable: keep doesn't work with stored_as_scd_type: bitemporal"),
         (config({**UPSERT, "deletes": "soft"}, value=SMALL, **NAMED), "transform: the column _unavailable needs"),
     ],
 )

@@ -77,6 +77,11 @@ def of(
             {"type": "delta_history", "key": "k", "track_history_column_list": "n"},
             {"key": ["k"], "track_history_column_list": ["n"], "track_history_except_column_list": None},
         ),
+        (
+            {"type": "delta_history", "key": "k", "sequence_by": "n", "stored_as_scd_type": "bitemporal"},
+            {"key": ["k"], "sequence_by": "n", "system_sequence_by": "_timestamp", "track_history_column_list": None,
+             "track_history_except_column_list": None},
+        ),
         (COUNT, {"group_by": ["k"], "aggregates.c": "count(*)"}),
         (
             {**COUNT, "window": {"size": "60 minutes", "late": "add", "allowed_lateness": "1 day"}},
@@ -148,6 +153,8 @@ def test_messages_name_the_option_by_its_path_in_the_file() -> None:
         ({"type": "delta_append"}, {"all": ArrayType(struct({"at": TimestampType()}))}, None, {}),
         (UPSERT, AT, None, {}),
         ({**UPSERT, "sequence_by": "to_timestamp(k)"}, NO_TIME, {"_sequence": TimestampType()}, {}),
+        ({"type": "delta_history", "key": "k", "sequence_by": "n", "stored_as_scd_type": "bitemporal",
+          "system_sequence_by": "to_timestamp(k)"}, NO_TIME, {"__SYSTEM_START_AT": TimestampType()}, {}),
         ({"type": "delta_history", "key": "k", "sequence_by": "to_timestamp(k)"}, NO_TIME,
          {"__START_AT": TimestampType()}, {}),
         (COUNT, AT, NO_TIME, {}),

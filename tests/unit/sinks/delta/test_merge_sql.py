@@ -18,12 +18,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sinks.delta import bitemporal
 from sinks.delta.aggregate import Groups, adding
 from sinks.delta.dead_letters import adding_sql, keeping_sql
 from sinks.delta.history import merge_sql
 from sinks.delta.key_ranges import within_sql
 from sinks.delta.merge import Change, Merge
 from sinks.delta.moved import events_moved_sql
+from sinks.delta.recorded_columns import SYSTEM, RecordedColumns
+from sinks.delta.recorded_spans import spans_sql
 from sinks.delta.recreated import retiring_sql
 from sinks.delta.sql_layout import indented
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule, moved_sql, upserting
@@ -159,6 +162,17 @@ def test_the_merge_of_a_history_is_the_one_that_was_reviewed() -> None:
     assert_reviewed("history", sections(queries))
 
 
+def test_the_merge_of_a_bitemporal_history_is_the_one_that_was_reviewed() -> None:
+    columns = RecordedColumns(["k"], ["v", "note"])
+    of_events = events(SEQUENCE, StructField(SYSTEM, LongType()))
+    queries = {
+        "statement": bitemporal.merge_sql("target", columns, of_events),
+        "an event as _state keeps it": columns.event("_sequence", SYSTEM, "_delete", of_events),
+        "versions and their recorded times": spans_sql("events", LongType(), columns.same),
+    }
+    assert_reviewed("bitemporal", sections(queries))
+
+
 def test_the_merges_of_dead_letters_are_the_ones_that_were_reviewed() -> None:
     merges = {
         "added": adding_sql("target", ["the log", "the table"]),
@@ -183,6 +197,7 @@ def test_the_merge_that_renames_a_deleted_topic_is_the_one_that_was_reviewed() -
     tables = {
         "upsert": StructType([*order, StructField("_deleted_by", place), StructField("_columns", StructType())]),
         "history": VersionColumns(["k"], ["v"], []).table(events()),
+        "bitemporal": RecordedColumns(["k"], ["v"]).table(events(SEQUENCE, StructField(SYSTEM, LongType()))),
         "aggregate": aggregate(StructField("n_sum", LongType())),
         "aggregate with a last": aggregate(StructField("n_sum", LongType()), StructField("latest", last)),
     }
@@ -221,7 +236,7 @@ def test_by_a_sequence_or_without_the_guard_a_key_may_be_anywhere() -> None:
 
 
 def test_there_is_no_file_without_its_merge() -> None:
-    others = {"moved", "source", "history", "dead_letters", "retired_topics", "fold_within"}
+    others = {"moved", "source", "history", "bitemporal", "dead_letters", "retired_topics", "fold_within"}
     assert {file.stem for file in (GOLDEN / "merge").glob("*.sql")} == {*MERGES, *others}
 
 
