@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
+from connector.audit.bitemporal import recorded_versions
 from connector.audit.claim import Bounds, unchecked
 from connector.audit.debezium import passed_over, with_its_own_rules
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
@@ -111,7 +112,8 @@ def compare(
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
-        found = versions(
+        of_versions = recorded_versions if sink.bitemporal else versions
+        found = of_versions(
             made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,
             unread=unread,
         )  # fmt: skip
@@ -197,7 +199,10 @@ def _own_columns(sink: object) -> set[str]:
     if isinstance(sink, DeltaUpsertSink):
         found |= {"_deleted"} if sink.deletes == "soft" else set()
         found |= {"_sequence"} if sink.sequence_by is not None else set()
-    return found | ({"__start_at", "__end_at"} if isinstance(sink, DeltaHistorySink) else set())
+    if isinstance(sink, DeltaHistorySink):
+        found |= {"__start_at", "__end_at"}
+        found |= {"__system_start_at", "__system_end_at"} if sink.bitemporal else set()
+    return found
 
 
 def _left_out(columns: Sequence[str], made: Records) -> list[str]:

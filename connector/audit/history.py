@@ -47,7 +47,7 @@ def versions(
         rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread,
         shown=records.shown,
     )  # fmt: skip
-    expected = _expected(changes(records, sink, cut), columns, sink, partial=records.partial, several=records.several)
+    expected = versions_of(changes(records, sink, cut), columns, sink, partial=records.partial, several=records.several)
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))
     doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
@@ -73,7 +73,7 @@ def versions(
     return one_each(joined, sink.key, within=[f"place_{name}" for name in _PLACE])
 
 
-def _expected(
+def versions_of(
     events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, partial: bool, several: bool
 ) -> DataFrame:
     """One row per version: e_k*, the coordinates of its start, e_start, e_end, e_values, and e_later: whether its key

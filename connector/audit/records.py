@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from connector.audit.claim import At, Bounds, Held, nested
 from connector.audit.in_both import as_in
 from connector.audit.values import Default, comparable_values
-from connector.config import COORDINATES, KeyedSink
+from connector.config import COORDINATES, DeltaHistorySink, KeyedSink
 from sinks.errors import ConfigurationError
 from sinks.kafka import spark_reader
 from sinks.spark.sql import identifier, literal
@@ -136,15 +136,22 @@ def digest(timestamp: str) -> Column:
 
 def sequence_type(records: Records, sink: KeyedSink) -> str:
     """The type of what orders the changes of a key, by Spark's name. Raises ConfigurationError."""
+    return _type(records, sink, "sequence_by", sink.sequence_by) if sink.sequence_by is not None else "bigint"
+
+
+def system_type(records: Records, sink: DeltaHistorySink) -> str:
+    """The type of what tells when a change was recorded, as above. Only a bitemporal history has it."""
+    return _type(records, sink, "system_sequence_by", sink.recorded_by or "NULL")
+
+
+def _type(records: Records, sink: KeyedSink, option: str, expression: str) -> str:
     from pyspark.errors import PySparkException
 
-    if sink.sequence_by is None:
-        return "bigint"
     try:
-        return records.frame.selectExpr(f"({sink.sequence_by}) AS found").schema[0].dataType.simpleString()
+        return records.frame.selectExpr(f"({expression}) AS found").schema[0].dataType.simpleString()
     except PySparkException as error:
         problem = next(line for line in str(error).splitlines() if line.strip())
-        raise ConfigurationError(f"{sink.option('sequence_by')}: Spark doesn't take it: {problem.strip()}") from None
+        raise ConfigurationError(f"{sink.option(option)}: Spark doesn't take it: {problem.strip()}") from None
 
 
 def coordinates(records: DataFrame) -> DataFrame:
@@ -177,7 +184,7 @@ def truncates(sink: KeyedSink) -> str:
 def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFrame:
     """The changes of each key, in these columns: e_k*, the key; the coordinates; e_sequence, e_order; e_change (update,
     delete, truncate); e_values (comparable), e_json; e_absent: the columns that the record leaves as they are; e_later:
-    whether it comes after the claim.
+    whether it comes after the claim. Those of a bitemporal history also have e_system: when they were recorded.
 
     They are ordered by ``sequence_by`` and then by the coordinates; without ``sequence_by`` by the offsets.
     """
@@ -185,6 +192,7 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
 
     deletes = f"coalesce({sink.apply_as_deletes}, false)" if sink.apply_as_deletes else "false"
     sequence = F.expr(sink.sequence_by) if sink.sequence_by else F.col("_offset")
+    recorded = sink.recorded_by if isinstance(sink, DeltaHistorySink) else None
     columns = table_columns(records.columns, sink)
     tied = records.tied if records.tied is not None else columns.names
     column = as_in(columns, records.frame)
@@ -192,6 +200,7 @@ def changes(records: Records, sink: KeyedSink, cut: Sequence[Bounds]) -> DataFra
         *(column(name).alias(f"e_k{index}") for index, name in enumerate(sink.key)),
         *(F.col(name).alias(f"e{name}") for name in COORDINATES),
         sequence.alias("e_sequence"),
+        *([F.expr(recorded).alias("e_system")] if recorded is not None else []),
         F.expr(
             f"CASE WHEN {truncates(sink)} THEN 'truncate' WHEN {TOMBSTONE} OR {deletes} THEN 'delete' ELSE 'update' END"
         ).alias("e_change"),

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
 from connector.audit.debezium import passed_over
-from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, beyond, sequence_type, truncates
-from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
+from connector.audit.records import (
+    PLACE,
+    PROBLEM,
+    RAW,
+    TOMBSTONE,
+    Records,
+    beyond,
+    sequence_type,
+    system_type,
+    truncates,
+)
+from connector.config import DeltaAggregateSink, DeltaHistorySink, KeyedSink, PipelineConfig
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -55,6 +65,9 @@ def _refused(made: Records, config: PipelineConfig) -> str | None:
         if sink.sequence_by is not None:
             sequence_type(made, sink)
             whens.append(f"WHEN {judged}({sink.sequence_by}) IS NULL THEN 'no_sequence'")
+        if isinstance(sink, DeltaHistorySink) and sink.recorded_by is not None:
+            system_type(made, sink)
+            whens.append(f"WHEN {judged}({sink.recorded_by}) IS NULL THEN 'no_sequence'")
     # An event time that was asked for later says nothing of the records before.
     timed = config.on_bad_record == "dead_letter" or isinstance(sink, DeltaAggregateSink)
     if config.clock is not None and timed:

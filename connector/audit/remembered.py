@@ -52,6 +52,7 @@ def _options(config: PipelineConfig) -> dict[str, Text]:
     if isinstance(sink, DeltaHistorySink):
         found["track_history_column_list"] = sink.track_history_column_list
         found["track_history_except_column_list"] = sink.track_history_except_column_list
+        found |= {"system_sequence_by": sink.recorded_by} if sink.recorded_by is not None else {}
     if isinstance(sink, DeltaAggregateSink):
         found |= {"group_by": sink.group_by, **{f"aggregates.{name}": text for name, text in sink.aggregates.items()}}
         if (window := sink.window) is not None:

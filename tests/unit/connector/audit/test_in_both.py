@@ -175,6 +175,8 @@ UPSERT: dict[str, Any] = {"type": "delta_upsert", "path": "/tmp/t", "key": "id"}
         ({**UPSERT, "sequence_by": "b"}, {"b": TEXT, "_sequence": INT}, None),
         ({**UPSERT, "type": "delta_history"}, {"b": TEXT, "__START_AT": INT, "__END_AT": INT, "_state": INT},
          ": _state."),
+        ({**UPSERT, "type": "delta_history", "stored_as_scd_type": "bitemporal", "sequence_by": "b"},
+         {"b": TEXT, "__START_AT": TEXT, "__END_AT": TEXT, "__SYSTEM_START_AT": INT, "__SYSTEM_END_AT": INT}, None),
         ({"type": "delta_append", "path": "/tmp/t"}, {"b": TEXT, "_key": TEXT, "_headers": TEXT}, ": _key, _headers."),
         ({"type": "delta_aggregate", "path": "/tmp/t", "group_by": ["id"], "aggregates": {"n": "count(*)"}},
          {"n": INT, "old": INT, "_state": TEXT}, "of the table: old."),

@@ -14,6 +14,9 @@ from connector.config import PipelineConfig, parse
 from connector.derive.shape import shape
 
 UPSERT: dict[str, Any] = {"type": "delta_upsert", "path": "/tmp/t", "key": ["id", "no"], "sequence_by": "n + 1"}
+BITEMPORAL = {
+    **UPSERT, "type": "delta_history", "stored_as_scd_type": "bitemporal", "system_sequence_by": "at",
+}  # fmt: skip
 HISTORY = {**UPSERT, "type": "delta_history", "track_history_except_column_list": ["at"]}
 GROUPS: dict[str, Any] = {
     "type": "delta_aggregate", "path": "/tmp/t", "group_by": ["id"],
@@ -37,7 +40,7 @@ def written(sink: dict[str, Any], zone: str = "UTC") -> tuple[str, str]:
     return name, text
 
 
-@pytest.mark.parametrize("sink", [UPSERT, HISTORY, GROUPS], ids=lambda sink: sink["type"])
+@pytest.mark.parametrize("sink", [UPSERT, HISTORY, BITEMPORAL, GROUPS], ids=lambda sink: sink["type"])
 def test_what_a_run_keeps_is_read_and_is_no_other_option(sink: dict[str, Any]) -> None:
     name, text = written(sink, "Europe/Berlin")
     assert name == property_of("p")
@@ -53,6 +56,7 @@ def test_what_a_run_keeps_is_read_and_is_no_other_option(sink: dict[str, Any]) -
         (UPSERT, {"key": ["id"]}, "another sinks[0].key, id, no: the file says id,"),
         (UPSERT, {"sequence_by": "n"}, "another sinks[0].sequence_by, n + 1: the file says n,"),
         (HISTORY, {"track_history_except_column_list": ["n"]}, "column_list, at: the file says n,"),
+        (BITEMPORAL, {"system_sequence_by": "n"}, "another sinks[0].system_sequence_by, at: the file says n,"),
         (GROUPS, {"aggregates": {"all": "count(*)"}}, "another sinks[0].aggregates.most, max(n): the file says none,"),
         (GROUPS, {"window": {"time": "at", "gap": "1 hour"}}, "another sinks[0].window.size, 1 hour: the file says "),
     ],

@@ -1,0 +1,160 @@
+"""Compares every version of a key with its recorded time: from when to when the topic's records say that it stood.
+
+At each time at which something of a key was recorded, the records that were known then have a history. A version that
+the histories of several such times have, one after the other, is one row, from the first of these times to the next
+time without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from connector.audit.claim import Bounds
+from connector.audit.counted import one_each
+from connector.audit.history import versions_of
+from connector.audit.records import Records, changes, sequence_type, system_type, table_columns
+from connector.audit.rows import Earlier, found_rows, without_record
+from connector.audit.values import alike
+from connector.config import DeltaHistorySink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_PLACE = ("topic", "partition", "offset")
+
+
+def recorded_versions(
+    records: Records,
+    rows: DataFrame,
+    cut: Sequence[Bounds],
+    sink: DeltaHistorySink,
+    *,
+    whole: bool,
+    committed_later: bool,
+    leave_out: Sequence[str],
+    earlier: Earlier,
+    unread: DataFrame | None,
+) -> list[dict[str, Any]]:
+    """The counts for a bitemporal delta_history table. A row is identified by its key, the record that started its
+    version, both its starts, and the parameters are as in ``connector.audit.history``."""
+    from pyspark.sql import functions as F
+
+    columns = table_columns(records.columns, sink)
+    sequence, system = sequence_type(records, sink), system_type(records, sink)
+    more = {
+        "r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence),
+        "r_recorded": ("__SYSTEM_START_AT", system), "r_until": ("__SYSTEM_END_AT", system),
+    }  # fmt: skip
+    stored = found_rows(
+        rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread,
+        shown=records.shown,
+    )  # fmt: skip
+    expected = _expected(changes(records, sink, cut), columns, sink, several=records.several)
+    keys = [f"k{index}" for index in range(len(sink.key))]
+    # At one time a record starts one version of a key, unless it makes several rows.
+    identity = [*_PLACE, "recorded", *(["start"] if records.several else [])]
+    same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *identity)))
+    doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
+    without, no_record = "unexpected" if whole else "doubtful", without_record(committed_later)
+    kind = (
+        "CASE WHEN r_zone IS NULL THEN NULL "
+        f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
+        f"WHEN e_offset IS NULL THEN {no_record} "
+        "WHEN alike AND e_start <=> r_start AND e_end <=> r_end AND e_until <=> r_until THEN 'right' "
+        f"ELSE {doubtful} END"
+    )
+    joined = expected.join(stored, same, "full")
+    joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
+    joined = joined.withColumns(
+        {
+            "kind": F.expr(kind),
+            "wanted": F.expr("e_offset IS NOT NULL"),
+            "sure": F.expr(f"{'true' if whole else 'false'} AND NOT coalesce(e_later, false)"),
+            **{f"g{index}": F.expr(f"coalesce(e_{name}, r_{name})") for index, name in enumerate(keys)},
+            **{f"place_{name}": F.expr(f"coalesce(e_{name}, r_{name})") for name in identity},
+        }
+    )
+    return one_each(joined, sink.key, within=[f"place_{name}" for name in identity])
+
+
+def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, several: bool) -> DataFrame:
+    """One row per version and span of recorded time: e_k*, the coordinates of its start, e_start, e_end, e_recorded,
+    e_until, e_values, e_later (whether its key has records after the claim), and e_lacks.
+
+    A key that only has deletes has a row of the first of them, for no time.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    keys = [f"e_k{index}" for index in range(len(sink.key))]
+    time = f"e_k{len(keys)}"
+    events = events.withColumn("e_order", F.struct("e_sequence", "e_system", *(f"e_{name}" for name in _PLACE)))
+    in_turn = Window.partitionBy(*keys).orderBy("e_system")
+    times = (
+        events.where("NOT e_later")
+        .select(*keys, "e_system")
+        .distinct()
+        .select(
+            *keys,
+            F.struct(
+                F.row_number().over(in_turn).alias("nth"),
+                F.col("e_system").alias("at"),
+                F.lead("e_system").over(in_turn).alias("next"),
+            ).alias(time),
+        )
+    )
+    # The records of a time and before it, as if they were those of a key of their own.
+    known = times.join(events, keys).where(f"e_later OR e_system <= {time}.at")
+    as_key = sink.model_copy(update={"key": (*sink.key, time)})
+    histories = versions_of(known, columns, as_key, partial=False, several=several)
+    version = [*keys, *(f"e_{name}" for name in _PLACE), "e_start", "e_end", "e_values"]
+    follows = F.row_number().over(Window.partitionBy(*version).orderBy(time))
+    spans = (
+        histories.withColumn("span", F.col(f"{time}.nth") - follows)
+        .groupBy(*version, "span")
+        .agg(
+            F.min(time).alias("first"),
+            F.max(time).alias("last"),
+            F.max("e_later").alias("e_later"),
+            F.first("e_lacks").alias("e_lacks"),
+        )
+        .withColumns({"e_recorded": F.col("first.at"), "e_until": F.col("last.next")})
+        .drop("span", "first", "last")
+    )
+    return spans.unionByName(_deletes_alone(events, columns, sink, keys, several=several))
+
+
+def _deletes_alone(
+    events: DataFrame, columns: StructType, sink: DeltaHistorySink, keys: Sequence[str], *, several: bool
+) -> DataFrame:
+    """For each key the row that it has if all its records are deletes: that of the first by both sequences.
+
+    Of records that share both sequences only the last counts. Each of the others counts at its own recorded time.
+    """
+    from pyspark.sql import functions as F
+
+    rank = "struct(e_order, e_json, e_change = 'delete')" if several else "e_order"
+    values = ", ".join(
+        f"{f'e_values.v{index}' if name in sink.key else f'IF(false, e_values.v{index}, NULL)'} AS v{index}"
+        for index, name in enumerate(columns.names)
+    )
+    event = f"struct(e_order, e_change, e_lacks, struct({values}, e_values.timestamp AS timestamp) AS e_values)"
+    counting = events.groupBy(*keys, "e_sequence", "e_system").agg(
+        F.max_by(F.expr(event), F.expr(f"IF(e_later, NULL, {rank})")).alias("event"), F.max("e_later").alias("e_later")
+    )
+    of_key = counting.groupBy(*keys).agg(
+        F.expr("min_by(event, IF(event IS NULL, NULL, struct(e_sequence, e_system)))").alias("event"),
+        F.expr("bool_or(event.e_change = 'update')").alias("updated"),
+        F.max("e_later").alias("e_later"),
+    )
+    return of_key.where("event IS NOT NULL AND NOT updated").select(
+        *keys,
+        *(F.expr(f"event.e_order.e_{name}").alias(f"e_{name}") for name in _PLACE),
+        *(F.expr("event.e_order.e_sequence").alias(name) for name in ("e_start", "e_end")),
+        "event.e_values",
+        *(F.expr("event.e_order.e_system").alias(name) for name in ("e_recorded", "e_until")),
+        "e_later",
+        "event.e_lacks",
+    )
