@@ -11,9 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+import bitemporal
 import pytest
 from another_engine import query
 from audits import verify
+from bitemporal import logs_of, rows_of
 from conftest import Lake, Topic
 from kept import Database, keeping, send
 
@@ -108,6 +110,23 @@ def test_killed_amid_a_write_of_what_the_database_did_not_send(order: dict[str, 
     held = query(lake.path("upsert"), "SELECT id, doc, photo, n FROM t")
     assert {row[0]: tuple(row[1:]) for row in held} == database.held
     assert verify(lake, "upsert", **options).ok
+
+
+@pytest.mark.kills
+def test_killed_amid_a_write_of_recorded_times(lake: Lake, topic: Topic) -> None:
+    """The epoch that is read again makes of the key's events what it would have made at first."""
+    logs = logs_of(5, number=300)
+    options = bitemporal.options(epoch={"max_records": 80})
+    for partition, log in enumerate(logs):
+        topic.send(*map(bitemporal.record, log), partition=partition)
+    run = start("connector", "run", lake.file("history", **options))
+    assert wait_for(Moment.MID_WRITE, lake.path("history"), 3, going_on=lambda: run.poll() is None)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    assert lake.version("history") < 4
+    lake.pipeline("history", **options).run()
+    assert bitemporal.rows_in(lake.path("history")) == rows_of(bitemporal.as_sent(logs))
+    assert verify(lake, "history", **options).ok
 
 
 def uncommitted_files(table: Path) -> set[str]:
