@@ -103,6 +103,7 @@ WITH_SCANS: dict[str, Any] = {**OF_TIMES, "except_column_list": ["op", "seq", "s
 
 PERIODS = 'state, "__START_AT", "__END_AT"'
 CLOCKED = "state, to_char(\"__START_AT\", '%H:%M'), to_char(\"__END_AT\", '%H:%M')"
+KNOWN = f"{CLOCKED}, to_char(\"__SYSTEM_START_AT\", '%H:%M'), to_char(\"__SYSTEM_END_AT\", '%H:%M')"
 
 LATE = [[event("moving", 12)], [event("new", 10, partition=1)]]
 TIED = [[event("moving", 10), event("held", 10, step=2)]]
@@ -219,10 +220,9 @@ FLOWS = [
     Flow(
         "9", "two times of each change: when it was valid, and when it became known",
         "Five rows, each with the period in which it was valid and the one in which it was believed",
-        "By design: a history has one time, that of `sequence_by`. What the table said earlier is in its older "
-        "versions (time travel), by commit and not by a column of the record",
-        True, "history", OF_TIMES, BELIEFS, CLOCKED, KNOWN_LATER,
-        found=[("new", "10:00", "10:02"), ("moving", "10:02", "10:04"), ("held", "10:04", None)],
+        "`stored_as_scd_type: bitemporal` with `system_sequence_by: arrived`",
+        True, "history", {**OF_TIMES, "stored_as_scd_type": "bitemporal", "system_sequence_by": "arrived"}, BELIEFS,
+        KNOWN, KNOWN_LATER,
     ),
 ]  # fmt: skip
 

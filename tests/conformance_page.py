@@ -216,10 +216,9 @@ cases. The tests run each case, and fail if a result isn't the one that stands h
 ## Change events
 
 Each flow sends change events to a topic: twice, late, in the wrong order, or with a part missing. Each has a rule that
-the table must meet. Of {flows} flows {held} hold here, and {there} held in AUTO CDC, by its author's results. They
-aren't the same: 3A holds only here, and 9 only there. Where a flow doesn't hold, the row says why. What is late comes
-in a later epoch, and `lakelock verify` agrees with every table
-([test_cdc_flows](../tests/integration/test_cdc_flows.py)).
+the table must meet. Of {flows} flows {held} hold here, and {there} held in AUTO CDC, by its author's results: 3A holds
+only here. Where a flow doesn't hold, the row says why. What is late comes in a later epoch, and `lakelock verify`
+agrees with every table ([test_cdc_flows](../tests/integration/test_cdc_flows.py)).
 
 {of_flows(FLOWS)}
 

@@ -12,19 +12,12 @@ from audits import verify
 from cdc_flows import ANOTHER, SCHEMA, Event, Flow, pipelines
 from conftest import Lake, Topic
 
-*OF_ONE_TIME, OF_TWO_TIMES = pipelines()
-
 
 @pytest.mark.breadth
-@pytest.mark.parametrize("flows", OF_ONE_TIME, ids=lambda flows: "-".join(flow.name for flow in flows))
+@pytest.mark.parametrize("flows", pipelines(), ids=lambda flows: "-".join(flow.name for flow in flows))
 def test_flows_of_change_events_give_the_tables_that_the_page_says(
     flows: Sequence[Flow], lake: Lake, topic: Topic
 ) -> None:
-    run(flows, lake, topic)
-
-
-def run(flows: Sequence[Flow], lake: Lake, topic: Topic) -> list[str]:
-    """The paths of their tables, which hold what the flows say, and what the auditor makes of the topic."""
     kind = flows[0].kind
     given = [options(flows[0], lake, cut) for cut in flows[0].cuts]
     send(topic, 0, [ANOTHER])
@@ -33,13 +26,11 @@ def run(flows: Sequence[Flow], lake: Lake, topic: Topic) -> list[str]:
             send(topic, flow.parcel, events)
         for each in given:
             assert lake.pipeline(kind, **each).run().epochs >= 1
-    tables = [each["sink"]["path"] for each in given]
-    for table in tables:
+    for table in [each["sink"]["path"] for each in given]:
         found = {flow.name: sorted(query(table, rows_of(flow)), key=repr) for flow in flows}
         assert found == {flow.name: flow.rows for flow in flows}
         assert query(table, "SELECT state, depot FROM t WHERE parcel = 0") == [("there", "Riga")]
     assert all(verify(lake, kind, **each).ok for each in given)
-    return tables
 
 
 def send(topic: Topic, parcel: int, events: Sequence[Event]) -> None:
@@ -55,15 +46,3 @@ def rows_of(flow: Flow) -> str:
 def options(flow: Flow, lake: Lake, cut: int) -> dict[str, Any]:
     sink = {**flow.sink, "key": "parcel", "path": str(lake.folder / f"{flow.kind}-{cut}")}
     return {"schema": SCHEMA, "sink": sink, "epoch": {"max_records": cut}}
-
-
-@pytest.mark.breadth
-def test_what_a_history_said_earlier_is_in_the_versions_of_its_table(lake: Lake, topic: Topic) -> None:
-    from deltalake import DeltaTable
-
-    (flow,) = OF_TWO_TIMES
-    (path,) = run([flow], lake, topic)
-    newest = DeltaTable(path).version()
-    said = [DeltaTable(path, version=newest - age).to_pyarrow_table().to_pylist() for age in (2, 1, 0)]
-    current = [[row["state"] for row in rows if row["parcel"] and row["__END_AT"] is None] for rows in said]
-    assert current == [["new"], ["moving"], ["held"]]
