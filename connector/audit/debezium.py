@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
 from connector.audit.records import TOMBSTONE, UNAVAILABLE
-from connector.config import DebeziumFormat, DeltaUpsertSink, KeyedSink, PipelineConfig
+from connector.config import DebeziumFormat, DeltaHistorySink, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.spark.compat import from_ddl
 from sinks.spark.sql import identifier, let, literal
 from sinks.spark.types import sql_type
@@ -179,7 +179,8 @@ def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> Pipe
     if _OP in columns:
         rules["apply_as_deletes"] = sink.apply_as_deletes or f"{_OP} = 'd'"
         soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
-        if sink.sequence_by is not None and not soft:
+        both_times = isinstance(sink, DeltaHistorySink) and sink.bitemporal
+        if sink.sequence_by is not None and not soft and not both_times:
             rules["apply_as_truncates"] = sink.apply_as_truncates or f"{_OP} = 't'"
     return config.model_copy(update={"sinks": (sink.model_copy(update=rules),)})
 

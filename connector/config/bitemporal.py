@@ -30,5 +30,5 @@ def unfit_for_both_times(sink: DeltaHistorySink) -> Iterator[str]:
             )
     if "tombstone_retention" in sink.model_fields_set:
         yield f"tombstone_retention {_ALONE}, which remembers every delete. Remove it"
-    if getattr(sink, "apply_as_truncates", None) not in (None, "false"):
+    if sink.apply_as_truncates not in (None, "false"):
         yield f"apply_as_truncates {_ALONE}. Send a delete for each key, or write stored_as_scd_type: 2"

@@ -50,7 +50,8 @@ def _flows(config: PipelineConfig) -> bytes:
 
 def _unset_since(sink: object) -> Sequence[str]:
     """The options that a sink got later and that aren't set, as ``unset_since`` of a format."""
-    return ["apply_as_truncates"] if isinstance(sink, DeltaHistorySink) and sink.apply_as_truncates is None else []
+    later = ("system_sequence_by", "apply_as_truncates") if isinstance(sink, DeltaHistorySink) else ()
+    return [name for name in later if getattr(sink, name) is None]
 
 
 def _steps(config: PipelineConfig) -> bytes:

@@ -52,6 +52,7 @@ def matching(condition: str) -> set[str]:
         ({"type": "delta_history"}, {"t"}, {"tombstone"}),
         ({"type": "delta_history", "apply_as_truncates": "false"}, set(), {"tombstone", "t"}),
         ({"type": "delta_history", "sequence_by": None}, set(), set()),
+        ({"type": "delta_history", "stored_as_scd_type": "bitemporal"}, set(), {"tombstone"}),
     ],
 )
 def test_a_truncate_empties_the_table_or_is_passed_over_or_is_a_bad_record(
