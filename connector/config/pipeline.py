@@ -29,9 +29,8 @@ from connector.config.sinks import (
     on_read,
 )
 from connector.config.source import Source
-from connector.config.steady import steady, steady_rows
+from connector.config.steady import row_by_row, steady, steady_rows
 from connector.config.steps import Step
-from connector.config.transform_sql import row_by_row
 from connector.config.unfit import UNFIT
 from connector.config.written import Given, written
 from connector.protocol.pacing import Pace

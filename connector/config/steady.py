@@ -1,10 +1,15 @@
-"""SQL expressions that give the same for a record whenever it is read."""
+"""SQL that gives the same for a record whenever it is read."""
 
 from __future__ import annotations
 
 import re
 
+from connector.config.relations import relations
 from connector.config.transform_sql import QUOTED
+
+_NOT_ROW_BY_ROW = (
+    "DISTINCT", "GROUP", "HAVING", "OVER", "LIMIT", "OFFSET", "TABLESAMPLE", "UNION", "INTERSECT", "EXCEPT", "MINUS",
+)  # fmt: skip
 
 _UNSTEADY = re.compile(
     r"(?<!\.)\b(current_date|current_timestamp|current_time|localtimestamp|current_user|session_user)\b"
@@ -47,10 +52,38 @@ def steady(expression: str) -> str:
     """Refuse an expression with an unsteady part: an epoch in doubt is read again, a table is replayed, and `verify`
     computes it once more, maybe tomorrow."""
     query = _QUERY.search(QUOTED.sub(" ", expression))
-    unsteady = _unsteady(expression) or (query and query[1])
+    unsteady = _unsteady(expression) or (query and query[1]) or next(iter(relations(expression)), None)
     if unsteady:
         raise ValueError(_refusal(unsteady))
     return expression
+
+
+def row_by_row(sql: str) -> str:
+    """Allow one row-by-row SELECT over the records only: other queries would depend on where epochs begin and end, or
+    on what other tables hold at the time, or lose records."""
+    words, read = re.findall(r"\w+", QUOTED.sub(" ", sql).upper()), [name.lower() for name in relations(sql)]
+    if not words or words[0] != "SELECT" or "records" not in read:
+        raise ValueError("write one SELECT ... FROM records, as in `SELECT upper(name) AS name, id FROM records`")
+    for word in _NOT_ROW_BY_ROW:
+        if word in words:
+            raise ValueError(
+                f"{word} can't be used: a transform must work row by row, or its result would depend on where epochs "
+                "begin and end. To group records, use a delta_aggregate sink"
+            )
+    if read.count("records") > 1:
+        raise ValueError(
+            "records may be read once: a transform must work row by row, and a query or a join that looks at other "
+            "records sees only those of one epoch"
+        )
+    others = [name for name in relations(sql) if name.lower() != "records"]
+    if others:
+        raise ValueError(
+            f"reads {', '.join(others)} beside records. What is in there may be another thing each time, and a record "
+            "has to count alike whenever it is read. Join in a view or a query over the table that the pipeline "
+            "writes, or have the producer put what is needed into the record. Subqueries over records, VALUES, and "
+            "functions such as explode may be used; in place of a WITH, write a subquery"
+        )
+    return sql
 
 
 def steady_rows(sql: str) -> str:

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import re
 
-_NOT_ROW_BY_ROW = (
-    "DISTINCT", "GROUP", "HAVING", "OVER", "LIMIT", "OFFSET", "TABLESAMPLE", "UNION", "INTERSECT", "EXCEPT", "MINUS",
-)  # fmt: skip
-_FROM = re.compile(r"\bFROM\b(.*?)(?=\b(?:SELECT|FROM|WHERE)\b|$)", re.DOTALL)
-"""What a SELECT reads: up to its condition, or up to a SELECT within."""
-_READ = re.compile(r"(?:^|,|\(|\bJOIN\b)\s*RECORDS\b(?!\s*[.(])")
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
-
 
 _NO_COLUMN = re.compile(
     r"\bINTERVAL\b(?:\s*[-+]?(?:''|\d+)\s*\w+)+"  # with its units
@@ -52,23 +45,3 @@ def condition_names(sql: str, column: str, value: str | None = None) -> bool:
     condition = plain[where.end() :] if where is not None else ""
     texts = [found[1:-1] for found in QUOTED.findall(condition) if found[0] in "'\""]
     return column in {word.lower() for word in column_words(condition)} and (value is None or value in texts)
-
-
-def row_by_row(sql: str) -> str:
-    """Allow one row-by-row SELECT only: other queries would depend on where epochs begin and end, or lose records."""
-    plain = QUOTED.sub(lambda found: "records" if found[0].lower() == "`records`" else " ", sql).upper()
-    words = re.findall(r"\w+", plain)
-    if not words or words[0] != "SELECT" or "RECORDS" not in words:
-        raise ValueError("write one SELECT ... FROM records, as in `SELECT upper(name) AS name, id FROM records`")
-    for word in _NOT_ROW_BY_ROW:
-        if word in words:
-            raise ValueError(
-                f"{word} can't be used: a transform must work row by row, or its result would depend on where epochs "
-                "begin and end. To group records, use a delta_aggregate sink"
-            )
-    if sum(len(_READ.findall(read)) for read in _FROM.findall(plain)) > 1:
-        raise ValueError(
-            "records may be read once: a transform must work row by row, and a query or a join that looks at other "
-            "records sees only those of one epoch"
-        )
-    return sql

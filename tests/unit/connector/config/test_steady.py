@@ -39,7 +39,10 @@ def test_what_orders_deletes_and_counts_gives_the_same_at_any_time(sink: dict[st
     assert word in caught.value.message
 
 
-@pytest.mark.parametrize("sql", ["at <= now()", "rand() < 0.5", "id IN (SELECT id FROM known)"])
+@pytest.mark.parametrize(
+    "sql",
+    ["at <= now()", "rand() < 0.5", "id IN (SELECT id FROM known)", "id IN (TABLE known)", "EXISTS (FROM known)"],
+)
 def test_a_record_is_good_or_bad_for_good(sql: str) -> None:
     with pytest.raises(ConfigurationError, match=r"require: .* may give another value each time"):
         parse(config(require=sql))
@@ -122,6 +125,74 @@ def test_a_transform_reads_the_records_once(sql: str) -> None:
 )
 def test_a_transform_may_say_records_elsewhere(sql: str) -> None:
     assert parse(config(transform=sql)).transform == sql
+
+
+@pytest.mark.parametrize(
+    ("sql", "read"),
+    [
+        ("SELECT r.*, k.name FROM records r JOIN known k ON r.id = k.id", "known"),
+        ("SELECT r.* FROM records r LEFT OUTER JOIN lake.shop.`the known` k USING (id)", "lake.shop.the known"),
+        ("SELECT * FROM records WHERE id IN (SELECT id FROM known)", "known"),
+        ("SELECT * FROM records WHERE id IN (TABLE known)", "known"),
+        ("SELECT * FROM records WHERE EXISTS (FROM known SELECT 1)", "known"),
+        ("SELECT *, (SELECT max(id) FROM delta.`/lake/known` VERSION AS OF 3) AS m FROM records", "delta./lake/known"),
+        ("SELECT * FROM records r, known k WHERE r.id = k.id", "known"),
+        ("SELECT * FROM records r CROSS JOIN (known) k", "known"),
+        ("SELECT * FROM (records CROSS JOIN (SELECT * FROM known) AS k)", "known"),
+        ("SELECT * FROM records, LATERAL (SELECT * FROM known WHERE id = records.id)", "known"),
+        ("SELECT * FROM records, IDENTIFIER('known')", "IDENTIFIER()"),
+        ("SELECT * FROM records, read_files('/lake')", "read_files()"),
+        ("SELECT * FROM records, `explode`.known", "explode.known"),
+        ("SELECT * FROM records, VALUES (1), (2) AS v(n), known", "known"),
+        ("SELECT * FROM records, VALUES 1, 2 v, known", "known"),
+        ("SELECT * FROM records, values v", "values"),
+        ("SELECT * FROM (WITH k AS (SELECT id FROM known) SELECT r.* FROM records r JOIN k)", "known, k"),
+        ("SELECT * FROM records |> JOIN known USING (id)", "known"),
+        ("SELECT extract(YEAR FROM (SELECT max(at) FROM known)) AS y FROM records", "known"),
+        ("SELECT *, 'FROM records' AS said FROM records -- JOIN other\n JOIN /* FROM */ known", "known"),
+        ('SELECT * FROM records JOIN "known"', "known"),
+        ("SELECT * FROM records, spark_catalog.default.records", "spark_catalog.default.records"),
+    ],
+)
+def test_a_transform_reads_nothing_but_the_records(sql: str, read: str) -> None:
+    with pytest.raises(ConfigurationError, match="beside records") as caught:
+        parse(config(transform=sql))
+    assert f"transform: reads {read} beside records" in caught.value.message
+
+
+@pytest.mark.parametrize("sql", ["WITH k AS (SELECT 1) SELECT * FROM records", "SELECT 1 AS records FROM known"])
+def test_a_transform_begins_with_select_and_reads_the_records(sql: str) -> None:
+    with pytest.raises(ConfigurationError, match="write one SELECT"):
+        parse(config(transform=sql))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id, a, b FROM records LATERAL VIEW OUTER explode(x) t AS a, b WHERE a > 1",
+        "SELECT * FROM records LATERAL VIEW explode(x) t AS a LATERAL VIEW posexplode(y) u AS b, c",
+        "SELECT * FROM records r JOIN LATERAL inline(r.x) e ON true",
+        "SELECT r.*, v.name FROM records AS r LEFT JOIN VALUES (1, 'a'), (2, 'b') AS v(id, name) ON r.id = v.id",
+        "SELECT * FROM records r JOIN (VALUES (1), (2)) v(id) USING (id)",
+        "SELECT * FROM records, VALUES NULL, array(1, n), DATE '2026-11-01'",
+        "SELECT * FROM (SELECT * FROM (SELECT * FROM records WHERE n > 1) AS a) AS b",
+        "SELECT * FROM records r, LATERAL (SELECT r.n + 1 AS more, 2 AS two)",
+        "SELECT from, to, n AS table, records.join FROM records WHERE from IS NOT NULL AND from > to",
+        "SELECT substring(name FROM 2 FOR 3) AS s, overlay(name PLACING 'x' FROM 2) AS o FROM records",
+        "SELECT *, 'x JOIN known' AS said FROM records ORDER BY id, n",
+        "SELECT * FROM RECORDS AS r (a, b, c)",
+        "SELECT id, (SELECT max(e) FROM explode(x) AS t(e)) AS most FROM `records`",
+    ],
+)
+def test_a_transform_may_make_rows_of_the_record_itself(sql: str) -> None:
+    assert parse(config(transform=sql)).transform == sql
+
+
+@pytest.mark.parametrize(
+    "condition", ["from IS NOT NULL", "from > to", "table = 1", "join IN ('a', 'b')", "extract(YEAR FROM at) > 2020"]
+)
+def test_columns_may_have_the_names_of_keywords(condition: str) -> None:
+    assert parse(config(require=condition)).require == condition
 
 
 def test_a_pipeline_has_one_event_time() -> None:
