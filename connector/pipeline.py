@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -16,9 +17,10 @@ from connector.config.written import written
 from connector.config.yaml_text import write_yaml
 from connector.delivery import transactional
 from connector.delivery.limit import EpochLimit
-from connector.delivery.ports import Delivered
+from connector.delivery.ports import Delivered, Work
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.in_group import run_in_group
+from connector.engine.settled import settled_first
 from connector.operations.accept import accepted, accepted_together
 from connector.operations.check import checked
 from connector.operations.checked import Checked
@@ -241,9 +243,7 @@ class Pipeline:
         with nullcontext(observers) if observers else told_in_notebook(self.config.name) as watching:
             while True:
                 try:
-                    delivered = self._run_once(stop, [*watching, *also], until=until, publish=publish)
-                    if delivered is not None:
-                        return delivered
+                    return self._run_once(stop, [*watching, *also], until=until, publish=publish)
                 except NoRecordYet as nothing:
                     log.warning("%s", nothing.message)
                     interval = self.config.interval
@@ -252,24 +252,18 @@ class Pipeline:
 
     def _run_once(
         self, stop: threading.Event, observers: Sequence[Observer], *, until: datetime | None, publish: bool
-    ) -> Delivered | None:
-        """None: only an epoch in doubt was finished, by the schemas of its decision. The newest ones need a new run."""
+    ) -> Delivered:
         stage = stages(all_of(observers), self.config.name)
-        made = self._assembled(short=None if publish else False, reads=True, stage=stage)
-        with monitored(self.config) as told, made as assembly:
-            assembly = replace(assembly, stopped=stop.is_set)
-            stage("opening the tables")
-            assembly.make_ready()
-            assembly.look_back()
+
+        def works_with(assembly: Assembly) -> Work:
             topics = assembly.source if until is None else Until(assembly.source, until)
             work = assembly.work(all_of([*observers, *told]), topics=topics)
-            if assembly.newest.outdated:
-                stage("finishing an epoch")
-                transactional.finish_doubted(work, stop=stop)
-                return None
-            if not publish:
-                work = replace(work, group=Unpublished())
-            stage("finding where to go on")
+            stage("finishing an epoch" if assembly.newest.outdated else "finding where to go on")
+            return work if publish else replace(work, group=Unpublished())
+
+        short = None if publish else False
+        begin = partial(self._assembled, short=short, reads=True, stage=stage, stopped=stop.is_set)
+        with monitored(self.config) as told, settled_first(begin, works_with, stop) as (assembly, work):
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
             if self.config.delivery != "transactional":
                 return run_in_group(self.config, work, assembly, stop)
@@ -300,8 +294,13 @@ class Pipeline:
         run that goes on after the retry is fenced itself.
         """
         refuse_unfit(self.config)
-        with self._assembled() as assembly:
-            return retried(self.config, assembly, all_of(observers))
+        observe = all_of(observers)
+
+        def works_with(assembly: Assembly) -> Work:
+            return assembly.work(observe, topics=assembly.source)
+
+        with settled_first(self._assembled, works_with) as (assembly, _):
+            return retried(self.config, assembly, observe)
 
     def recover(self, *, observers: Sequence[Observer] = ()) -> Recovered:
         """Settle an epoch that is in doubt, and nothing else. Needs Kafka, with every topic of the file.

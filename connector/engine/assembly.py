@@ -35,12 +35,14 @@ from connector.engine.routes import Routes, routed
 from connector.engine.short_runs import SMALL, is_short
 from connector.engine.transformed_deletes import refuse_lost_deletes
 from connector.protocol.row_shape import with_schemas
+from connector.protocol.row_shape import with_settings as with_row_settings
 from connector.protocol.steps import Observer
 from connector.source.consumer_group import ConsumerGroup, Unpublished
 from connector.source.reader import Reader
 from connector.source.records import no_records
 from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
+from connector.spark.row_settings import ALWAYS, row_settings
 from connector.spark.session import isolated, session
 from connector.spark.tuning import TUNING, for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
@@ -52,8 +54,6 @@ from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_OF_ROWS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 
 
 @dataclass(frozen=True)
@@ -266,9 +266,11 @@ class Assembly:
     @property
     def _shape(self) -> str:
         """What makes the rows of a record: the pipeline file. If an epoch may be read again by another process, also
-        what its session makes of times and of bad casts. And the schemas of a registry that read it."""
-        settings = (self.spark.conf.get(name, "") for name in _OF_ROWS) if self.routes is not None else ()
-        shape = "-".join([self.config.shape, *(str(setting) for setting in settings)])
+        the settings of its session that change rows. And the schemas of a registry that read it."""
+        shape = self.config.shape
+        if self.routes is not None:
+            zone, ansi = (str(self.spark.conf.get(name, "")) for name in ALWAYS)
+            shape = with_row_settings(shape, zone, ansi, row_settings(self.spark))
         return with_schemas(shape, self.newest.ids)
 
     def _coordinator(
@@ -323,13 +325,15 @@ def assembled(
     reads: bool = False,
     spark: SparkSession | None = None,
     stage: Callable[[str], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Assembly]:
     """Assemble one run of a pipeline, and close its connections at the end of the block.
 
     ``short`` says whether the run has little to do, which decides how its JVM is started; with None the offsets decide.
     ``reads``: whether it reads what waits in Kafka.
     ``spark`` is a session that nobody else changes settings of; with None an active session is used, or a new one is
-    started. ``debug`` shows Spark's own log. ``stage`` is told what is done next.
+    started. ``debug`` shows Spark's own log. ``stage`` is told what is done next. ``stopped``: whether the run is
+    to end.
 
     Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError (also if the sink was written
     under another name), and what the sinks raise.
@@ -368,9 +372,10 @@ def assembled(
             refuse_renamed(config, made, log)
             of_kafka = Reader(config.source, spark, headers=config.reads_headers)
             folds = stack.enter_context(beside(config, spark, made, run))
+            stage("opening the tables")
             yield Assembly(
-                config, run, spark, source, of_kafka, group, made, log, routes,
-                small=small, beside=folds, newest=newest,
+                config, run, spark, source, of_kafka, group, made, log, routes, stopped=stopped, small=small,
+                beside=folds, newest=newest,
             )  # fmt: skip
     finally:
         group.close()

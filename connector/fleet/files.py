@@ -12,21 +12,12 @@ from connector.config import DeltaPlace, PipelineConfig, Several, SinkBySink, Te
 from connector.config.apart import nested, tables_of
 from connector.config.masked import hidden_login, names_secret
 from connector.source.topics import KafkaSource
+from connector.spark.row_settings import OF_ROWS
 from connector.spark.session import SAFE, session
 from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, TopicMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_OF_ROWS = (
-    "spark.sql.session.", "spark.sql.ansi.", "spark.sql.legacy.", "spark.sql.timestampType", "spark.sql.caseSensitive",
-    "spark.sql.storeAssignmentPolicy", "spark.sql.mapKeyDedupPolicy", "spark.sql.json.", "spark.sql.jsonGenerator.",
-    "spark.sql.avro.", "spark.sql.parquet.int96", "spark.sql.parquet.datetimeRebase", "spark.sql.defaultCollation",
-    "spark.sql.decimalOperations.", "spark.sql.charAsVarchar", "spark.sql.preserveCharVarcharTypeInfo",
-    "spark.sql.readSideCharPadding", "spark.sql.sources.partitionColumnTypeInference", "spark.sql.variable.",
-    "spark.sql.escapedStringLiterals", "spark.sql.parser.", "spark.sql.datetime", "spark.sql.columnNameOfCorruptRecord",
-)  # fmt: skip
-"""What the names of settings begin with that may change what is stored, and not only how fast, or where."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +176,7 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
     options = [(file, config.spark_options) for file in files if (config := _for_session(file)) is not None]
     for setting in {setting for _, given in options for setting in given}:
         for file, given in options:
-            value = given.get(setting, SAFE.get(setting, "none") if setting.startswith(_OF_ROWS) else None)
+            value = given.get(setting, SAFE.get(setting, "none") if setting.startswith(OF_ROWS) else None)
             if value is not None:
                 settings.setdefault(setting, {}).setdefault(value, []).append(file)
     clashing = [

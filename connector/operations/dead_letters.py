@@ -139,11 +139,9 @@ def _unfit(config: PipelineConfig, why: str, fix: str) -> ConfigurationError:
 
 
 def retried(config: PipelineConfig, assembly: Assembly, observe: Observer) -> Retried:
-    """See ``Pipeline.retry_dead_letters``. ``config``: one that `refuse_unfit` has let pass."""
-    assembly.make_ready()
+    """See ``Pipeline.retry_dead_letters``. ``config``: one that `refuse_unfit` has let pass; ``assembly``: ready."""
     letters = letters_table(config, assembly.spark)
     assert letters is not None
-    assembly.look_back()
     if assembly.routes is not None:
         return retry_through_route(config, assembly, letters, observe)
     table, held = assembly.table, assembly.source.look()

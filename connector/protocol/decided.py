@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from connector.protocol.row_shape import makes_the_same
+from connector.protocol.row_shape import OF_SCHEMA, differences
 from sinks.contract import Epoch, Position, Prepared
 from sinks.errors import Diverged, OffsetsLost, PositionMismatch
 from sinks.plurals import plural
@@ -166,13 +166,13 @@ def refuse_other_file(lost: Collection[str], decided: Row, config: str) -> None:
 
     Raises Diverged.
     """
-    if makes_the_same(decided.config, config) or all(decided.prepared[name].checksum for name in lost):
+    changed = differences(decided.config, config)
+    if not changed or all(decided.prepared[name].checksum for name in lost):
         return
     raise Diverged(
-        f"Epoch {decided.epoch.number} was decided, and some of its tables don't have their rows yet. The pipeline "
-        "file, or the session's time zone, has been changed since, so the epoch would be split between two versions. "
-        "Nothing was written.",
-        hint="Put the pipeline file back as it was, run `lakelock recover FILE`, and change it then.",
+        f"Epoch {decided.epoch.number} was decided, and some of its tables don't have their rows yet."
+        f"{_edited(changed)} So the epoch would be split between two versions. Nothing was written.",
+        hint=_put_back(changed, decided),
     )
 
 
@@ -181,21 +181,32 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
     before = decided.prepared[sink]
     if (anew.rows, anew.checksum) == (before.rows, before.checksum):
         return
-    edited = " The pipeline file has been changed since." if not makes_the_same(decided.config, config) else ""
+    changed = differences(decided.config, config)
     give_up = _give_up(decided)
     if decided.of_route:  # its tables stage nothing: Kafka lacks records that it had, by retention or compaction
         give_up = f"Kafka no longer has all of its records. {give_up}"
     raise Diverged(
         f"Epoch {decided.epoch.number} was decided, and what {sink!r} had prepared for it is gone. Read from Kafka "
-        f"again, its ranges give {_counted(anew)}, where {_counted(before)} were prepared.{edited} Nothing was "
-        "written.",
-        hint="One epoch must not mix two versions. "
-        + (
-            "Put the pipeline file back as it was, run `lakelock recover FILE`, and change it then."
-            if edited
-            else give_up
-        ),
+        f"again, its ranges give {_counted(anew)}, where {_counted(before)} were prepared."
+        f"{_edited(changed)} Nothing was written.",
+        hint="One epoch must not mix two versions. " + (_put_back(changed, decided) if changed else give_up),
     )
+
+
+def _edited(changed: Sequence[str]) -> str:
+    """What has been changed, as a sentence. ``changed``: see ``differences``."""
+    if not changed:
+        return ""
+    named = " and ".join(changed)
+    return f" {named[0].upper()}{named[1:]} {'has' if len(changed) == 1 else 'have'} been changed since."
+
+
+def _put_back(changed: Sequence[str], decided: Row) -> str:
+    hint = "Put back what has been changed, run `lakelock recover FILE`, and change it then."
+    if not any(each.startswith(OF_SCHEMA) for each in changed):
+        return hint
+    own = "A run takes the older schema by itself if the registry has its ID."
+    return f"{hint} {own} If it was deleted: {_give_up(decided)}"
 
 
 def gone_from_kafka(decided: Row) -> OffsetsLost:

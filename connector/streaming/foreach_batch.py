@@ -20,6 +20,7 @@ from connector.decode.rows import as_records
 from connector.delivery.ports import Work
 from connector.delivery.transactional import publish
 from connector.engine.assembly import Assembly, assembled
+from connector.engine.settled import settled_first
 from connector.protocol.batch import Batch, epoch_of
 from connector.protocol.recover import behind
 from connector.protocol.steps import Event, Observer, Step, all_of
@@ -132,15 +133,15 @@ class _Query:
         self._last: Position | None = None
         self._batch: tuple[DataFrame, Batch] | None = None
         with ExitStack() as stack:
-            assembly = stack.enter_context(assembled(config, spark=spark))
-            assembly.make_ready()
-            assembly.look_back()
-            self.run = assembly.run
-            self._assembly = assembly
-            # Nothing says when the query has ended, so nothing goes on beside its batches.
-            of_query = replace(assembly, read=partial(self._read, assembly), beside=None)
-            self._work = of_query.work(self._observe, topics=assembly.source)
+            made = settled_first(partial(assembled, config, spark=spark), self._works_with)
+            self._assembly, self._work = stack.enter_context(made)
+            self.run = self._assembly.run
             self.close = stack.pop_all().close
+
+    def _works_with(self, assembly: Assembly) -> Work:
+        # Nothing says when the query has ended, so nothing goes on beside its batches.
+        of_query = replace(assembly, read=partial(self._read, assembly), beside=None)
+        return of_query.work(self._observe, topics=assembly.source)
 
     def commit(self, rows: DataFrame, batch: Batch) -> None:
         """Commit what the sinks don't hold of the batch, in one epoch."""

@@ -23,6 +23,7 @@ from connector.cli.app import app
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, Diverged, KeyMoved, PositionMismatch, SchemaMismatch
+from sinks.spark.settings import with_settings
 
 
 @pytest.fixture
@@ -359,19 +360,21 @@ def test_a_changed_route_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -
 
 
 @pytest.mark.breadth
-def test_another_time_zone_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -> None:
+@pytest.mark.parametrize(
+    ("setting", "other"),
+    [("spark.sql.session.timeZone", "Asia/Tokyo"), ("spark.sql.legacy.timeParserPolicy", "LEGACY")],
+)
+def test_another_setting_of_the_session_never_takes_part_in_an_epoch_in_doubt(
+    routed: Routed, setting: str, other: str
+) -> None:
     """It may name another table: `by` may be the day of a time."""
     assert routed.lake.spark is not None
     routed.send(("a", "x", 1))
     with pytest.raises(Killed):
         routed.run(observers=[killed_at(Step.DECIDED)])
-    zone = routed.lake.spark.conf.get("spark.sql.session.timeZone")
-    routed.lake.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo" if zone != "Asia/Tokyo" else "UTC")
-    try:
-        with pytest.raises(Diverged, match="the session's time zone"):
-            routed.run()
-    finally:
-        routed.lake.spark.conf.set("spark.sql.session.timeZone", zone)
+    with with_settings(routed.lake.spark, {setting: other}), pytest.raises(Diverged, match="changed since") as told:
+        routed.run()
+    assert f"Spark's {setting} has been changed" in told.value.message
     routed.run()
     assert routed.rows("a") == [("x", 1)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -18,7 +17,8 @@ class NewestSchemas:
     """The newest schemas of one run. It notes which ones they were.
 
     An epoch that is in some of its tables only is read again by another run, and has to give the others the same rows.
-    So that run takes the schemas of the decision for the newest ones.
+    So that run takes the schemas of the decision for the newest ones. One that the registry has deleted it can't take:
+    it notes the newest ID, and ``protocol.row_shape`` tells that the rows may be others.
     """
 
     def __init__(self, pinned: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -27,7 +27,7 @@ class NewestSchemas:
         self.ids: dict[str, str] = {}
         """Whose -> the ID of the schema that was the newest one."""
         self.outdated = False
-        """Whether a subject has a newer schema than the pinned one."""
+        """Whether a subject has a newer schema than the pinned one, or none any more that can be read."""
 
     def through(self, registry: Registry[Schema], own: str = "") -> Registry[Schema]:
         """The registry, with these newest schemas. ``own``: a value of a route that has a subject of its own."""
@@ -42,9 +42,20 @@ class NewestSchemas:
         return found
 
     def _taken(self, pinned: str, registry: Registry[Schema], topic: str, part: Part) -> WriterSchema[Schema]:
-        with suppress(UnknownSchema, UnusableSchema):  # a subject that is gone, or broken, is a matter of later epochs
-            self.outdated |= registry.latest(topic, part).id != pinned
-        return registry.schema(pinned)
+        """The pinned schema, or the newest one if the registry has deleted it: the epoch may need no second read."""
+        newest, why = None, None
+        try:
+            newest = registry.latest(topic, part)
+        except (UnknownSchema, UnusableSchema) as error:  # a matter of later epochs, which begin with an error then
+            why = error
+        try:
+            found = registry.schema(pinned)
+        except (UnknownSchema, UnusableSchema):
+            if newest is None:
+                raise why or AssertionError from None
+            return newest
+        self.outdated |= newest is None or newest.id != pinned
+        return found
 
 
 class _Through(Generic[Schema]):

@@ -13,8 +13,9 @@ from connector.decode.registry.registry import Registry, WriterSchema
 from connector.engine.coordinator_log import Log
 from connector.engine.pinned_schemas import pinned_schemas
 from connector.protocol.decided import LogHeld, Row, State
-from connector.protocol.row_shape import makes_the_same, schemas_in, with_schemas
+from connector.protocol.row_shape import differences, made_by, makes_the_same, schemas_in, with_schemas, with_settings
 from sinks.contract import Epoch
+from sinks.errors import UnknownSchema
 from sinks.offsets import Offsets
 
 OWN = {
@@ -127,3 +128,56 @@ def test_a_run_takes_the_pinned_schemas_for_the_newest_ones_and_notes_all() -> N
     assert again.outdated
     assert not first.outdated
     assert again.ids == {**first.ids, "key of t": str(registry.newest)}  # type: ignore[attr-defined]
+
+
+class Lacking(Growing):
+    """A registry that lacks schemas, and maybe the subject."""
+
+    def __init__(self, *gone: str, subject: bool = True) -> None:
+        self.gone, self.subject = gone, subject
+
+    def latest(self, topic: str, part: str) -> WriterSchema[str]:
+        if not self.subject:
+            raise UnknownSchema("no such subject")
+        return self.schema("13")
+
+    def schema(self, schema_id: str) -> WriterSchema[str]:
+        if schema_id in self.gone:
+            raise UnknownSchema("no such schema")
+        return super().schema(schema_id)
+
+
+def test_a_schema_that_was_deleted_gives_way_to_the_newest_which_is_noted() -> None:
+    """An epoch that needn't be read again is settled all the same; another one is refused, and the ID is named."""
+    newest = NewestSchemas({"value of t": "12"})
+    assert newest.through(cast(Registry[str], Lacking("12"))).latest("t", "value").schema == "13"
+    assert not newest.outdated, "this run goes on by the newest one"
+    assert newest.ids == {"value of t": "13"}
+    told = differences(with_schemas("0-UTC-true", {"value of t": "12"}), with_schemas("0-UTC-true", newest.ids))
+    assert told == ["the newest schema of the value of t (12 then, 13 now)"]
+    with pytest.raises(UnknownSchema, match="subject"):
+        NewestSchemas({"value of t": "12"}).through(cast(Registry[str], Lacking("12", subject=False))).latest(
+            "t", "value"
+        )
+
+
+def test_a_run_does_not_go_on_by_a_pinned_schema_whose_subject_is_gone() -> None:
+    newest = NewestSchemas({"value of t": "12"})
+    assert newest.through(cast(Registry[str], Lacking(subject=False))).latest("t", "value").schema == "12"
+    assert newest.outdated
+
+
+def test_the_log_keeps_the_settings_that_change_rows_and_says_which_differ() -> None:
+    others = {"spark.sql.legacy.timeParserPolicy": "LEGACY", "spark.sql.caseSensitive": "true"}
+    plain = with_settings("0123", "America/Port-au-Prince", "true", {})
+    assert plain == "0123-America/Port-au-Prince-true", "as versions that noted no others"
+    kept = with_settings("0123", "America/Port-au-Prince", "true", others)
+    assert made_by(with_schemas(kept, IDS), "0123")
+    assert schemas_in(with_schemas(kept, IDS)) == IDS
+    assert makes_the_same(with_schemas(kept, IDS), with_schemas(kept, IDS))
+    assert differences(kept, plain) == ["Spark's spark.sql.caseSensitive", "Spark's spark.sql.legacy.timeParserPolicy"]
+    assert differences(plain, kept) == differences(kept, plain)
+    other = with_settings("0123", "UTC", "false", {**others, "spark.sql.caseSensitive": "false"})
+    names = ["session.timeZone", "ansi.enabled", "caseSensitive"]
+    assert differences(kept, other) == [f"Spark's spark.sql.{name}" for name in names]
+    assert differences(kept, with_settings("4567", "UTC", "true", others)) == ["the pipeline file"]

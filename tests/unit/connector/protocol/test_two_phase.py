@@ -383,7 +383,7 @@ def test_other_rows_are_refused_and_both_counts_are_named() -> None:
     assert "Bring the staged files back" in caught.value.hint
     with pytest.raises(Diverged, match="has been changed since") as caught:
         recovering(DECIDED, {"a": at(SECOND), "b": at(FIRST)}, gone=("b",), rows=4, config="edited")
-    assert "Put the pipeline file back" in caught.value.hint
+    assert "Put back what has been changed" in caught.value.hint
 
 
 def test_a_route_that_lacks_records_of_a_decided_epoch_is_told_how_to_give_it_up() -> None:
