@@ -68,6 +68,8 @@ class Routes:
     """Values whose tables this run has made, or has compared with the file."""
     logged: set[str] = field(default_factory=set)
     """Values whose tables are in the coordinator log."""
+    _lacking: Collection[str] = ()
+    """Of an epoch that is read again: the values whose tables lack it. Only their records are looked at."""
     _places: dict[str, DeltaPlace] = field(default_factory=dict)
     """Value -> the place of its table."""
     _shared: list[SharedSession] = field(default_factory=list)
@@ -114,7 +116,7 @@ class Routes:
         ``reads``: says how an epoch is read. Makes the tables that are missing. Raises what ``epoch.prepare_epoch``
         raises, and ConfigurationError for too many tables.
         """
-        reading = reads(epoch)
+        reading, self._lacking = reads(epoch), names if again else ()
         if not again:  # a decided epoch is committed whatever is in it
             reading.refuse_unmatched(epoch)
 
@@ -266,6 +268,8 @@ class Routes:
     def _judged_by_its_own(self, rows: DataFrame) -> DataFrame:
         """The rows, with the problems of those that have columns of their own: only among these they can be seen."""
         rows = self.decode.shape(rows)
+        if self._lacking:  # rules that somebody has given the other tables since are about later records
+            rows = rows.where(" OR ".join(f"({self._of(name).where})" for name in self._lacking))
         for own in self._all_own:
             table = self._tables.get(own.value)
             rows = own.judged(rows, table.problem if table is not None else self._own[own.value].usual)

@@ -14,7 +14,7 @@ import yaml
 from another_engine import query
 from audits import counts
 from conftest import Lake, lakelock
-from routing import SCHEMA, Routed
+from routing import SCHEMA, Routed, dying_before_the_commit_of
 from typer.testing import CliRunner
 
 from connector import Pipeline
@@ -255,6 +255,27 @@ def test_the_rules_of_a_table_that_was_there_count(routed: Routed, letters: bool
     with pytest.raises(BadRecord, match="offset 2"):
         routed.run(**options)
     assert routed.rows("a") == []
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("letters", [False, True])
+def test_an_epoch_that_is_read_again_is_judged_by_the_rules_of_the_tables_that_lack_it(
+    routed: Routed, letters: bool
+) -> None:
+    """The rows of the other table meet its new rule, and a record that one of them has replaced doesn't."""
+    assert routed.lake.spark is not None
+    options: dict[str, Any] = {"sink": {"type": "delta_upsert", "key": "k"}}
+    if letters:
+        options |= {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
+    routed.send(("a", "x", 20), ("a", "x", 1), ("b", "y", 30))
+    with dying_before_the_commit_of("b"):
+        routed.run(**options)
+    place = f"delta.`{routed.lake.path('a')}`"
+    routed.lake.spark.sql(f"ALTER TABLE {place} ADD CONSTRAINT small CHECK (n < 10)")
+    routed.run(**options)
+    assert (routed.rows("a"), routed.rows("b")) == ([("x", 1)], [("y", 30)])
+    if letters:
+        assert not routed.lake.path("letters").exists()
 
 
 @pytest.mark.breadth
