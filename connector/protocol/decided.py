@@ -183,8 +183,10 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
         return
     changed = differences(decided.config, config)
     give_up = _give_up(decided)
-    if decided.of_route:  # its tables stage nothing: Kafka lacks records that it had, by retention or compaction
-        give_up = f"Kafka no longer has all of its records. {give_up}"
+    if decided.of_route:  # its tables stage nothing
+        lost = "Kafka may have lost some of its records since, by retention or compaction. Or somebody"
+        undo = "may have changed a table since, such as by a new column: undo that, and run `lakelock recover FILE`."
+        give_up = f"{lost if anew.rows < before.rows else 'Somebody'} {undo} {give_up}"
     raise Diverged(
         f"Epoch {decided.epoch.number} was decided, and what {sink!r} had prepared for it is gone. Read from Kafka "
         f"again, its ranges give {_counted(anew)}, where {_counted(before)} were prepared."

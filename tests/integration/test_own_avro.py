@@ -141,12 +141,19 @@ def test_check_and_preview_show_each_type_and_the_auditor_finds_a_changed_row(
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize("has_column", [False, True])
 def test_an_epoch_in_doubt_is_read_by_the_schemas_of_its_decision(
-    routed: Routed, registry: RegistryServer, tmp_path: Path
+    routed: Routed, registry: RegistryServer, tmp_path: Path, has_column: bool
 ) -> None:
-    """A subject gets a newer schema between two tables' commits."""
+    """A subject gets a newer schema between two tables' commits. The table may have a column for it already."""
     file, lake = pipeline_file(routed, registry, tmp_path), routed.lake.folder
-    registry.register("other", 4, MORE)  # not the subject's yet, so its field has no column
+    registry.register("other", 4, MORE)  # not the subject's yet
+    if has_column:
+        columns = (
+            "id BIGINT, why STRING, by STRING, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
+        )
+        assert routed.lake.spark is not None
+        routed.lake.spark.sql(f"CREATE TABLE delta.`{lake}/refunds` ({columns}) USING delta")
     routed.topic.send(order(2, 2.5), refund(8, "odd"), more(9, "new", "ann"), partition=0)
     with dying_before_the_commit_of("shop.Refund"):
         Pipeline.from_file(file).run()

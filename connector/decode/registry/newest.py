@@ -35,11 +35,20 @@ class NewestSchemas:
 
     def latest(self, registry: Registry[Schema], topic: str, part: Part, own: str) -> WriterSchema[Schema]:
         """See ``Registry.latest``."""
-        whose = f"{part} of {topic}" + (f", {own}" if own else "")
+        whose = _whose(topic, part, own)
         pinned = self._pinned.get(whose)
         found = registry.latest(topic, part) if pinned is None else self._taken(pinned, registry, topic, part)
         self.ids[whose] = found.id
         return found
+
+    def known(self, registry: Registry[Schema], topic: str, part: Part, own: str) -> Mapping[str, WriterSchema[Schema]]:
+        """See ``Registry.known``. Beside a pinned schema there are only older ones, as there were for the decision: a
+        table may have a column for a field of a newer one."""
+        found, pinned = registry.known(topic, part), self._pinned.get(_whose(topic, part, own))
+        if pinned is None or pinned not in found:
+            return found
+        ids = [*found]
+        return {each: found[each] for each in ids[: ids.index(pinned) + 1]}
 
     def _taken(self, pinned: str, registry: Registry[Schema], topic: str, part: Part) -> WriterSchema[Schema]:
         """The pinned schema, or the newest one if the registry has deleted it: the epoch may need no second read."""
@@ -70,7 +79,11 @@ class _Through(Generic[Schema]):
         return self._registry.schema(schema_id)
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema[Schema]]:
-        return self._registry.known(topic, part)
+        return self._newest.known(self._registry, topic, part, self._own)
 
     def latest(self, topic: str, part: Part) -> WriterSchema[Schema]:
         return self._newest.latest(self._registry, topic, part, self._own)
+
+
+def _whose(topic: str, part: Part, own: str) -> str:
+    return f"{part} of {topic}" + (f", {own}" if own else "")

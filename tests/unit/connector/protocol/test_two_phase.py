@@ -394,6 +394,11 @@ def test_a_route_that_lacks_records_of_a_decided_epoch_is_told_how_to_give_it_up
     assert "`lakelock rewind FILE --to-epoch 1`" in caught.value.hint
     assert "merge: on_read" in caught.value.hint
     assert "staged" not in caught.value.hint
+    assert "Kafka may have lost some of its records" in caught.value.hint
+    with pytest.raises(Diverged, match="3 rows were prepared") as caught:
+        refuse_other_rows("a", row, Prepared(4, "", {}, 1), "file")
+    assert "Kafka may" not in caught.value.hint, "which has more than there was"
+    assert "Somebody may have changed a table" in caught.value.hint
 
 
 @pytest.mark.parametrize("known", [DONE, BEGUN], ids=["done", "begun"])
