@@ -60,15 +60,21 @@ def upserted(
     )  # fmt: skip
     if not soft:
         stored = stored.withColumn("r_marked", F.lit(False))
-    expected = _expected(records, columns, sink, cut)
+    events = changes(records, sink, cut)
+    truncated = _truncated(events) if sink.apply_as_truncates else None
+    expected = _expected(events, truncated, records, columns, sink)
     width = len(sink.key)
     same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(width)))
     keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
     sure = whole or (unread is None and shows_every_later(cut, ordered=ordered, by_kafkas_key=by_kafkas_key))
     merged, known = sink.ignore_null_updates is not False or records.partial, whole and not earlier.any
-    kind = kind_sql(columns, sink, whole=known, sure=sure, later=committed_later, merged=merged)
+    kind = kind_sql(
+        columns, sink, whole=known, sure=sure, later=committed_later, merged=merged, truncates=truncated is not None
+    )
     joined = expected.join(stored, same, "full")
     joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
+    if truncated is not None:
+        joined = joined.crossJoin(F.broadcast(truncated.selectExpr("truncated AS e_truncated")))
     joined = joined.withColumns(
         {
             "kind": F.expr(kind),
@@ -100,12 +106,22 @@ def shows_every_later(cut: Sequence[Bounds], *, ordered: bool, by_kafkas_key: bo
     return not ordered and (by_kafkas_key or not any(part.compacted for part in cut))
 
 
-def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: bool, later: bool, merged: bool) -> str:
+def kind_sql(
+    columns: StructType,
+    sink: DeltaUpsertSink,
+    *,
+    whole: bool,
+    sure: bool,
+    later: bool,
+    merged: bool,
+    truncates: bool = False,
+) -> str:
     """SQL of the kind of a row.
 
     ``whole``: everything that may have made a row is known. ``sure``: no unknown record can have deleted it. ``later``:
-    rows beyond the claim are no fault. ``merged``: a row may have values of several records. A row that the table held
-    before the first epoch is older than every change.
+    rows beyond the claim are no fault. ``merged``: a row may have values of several records. ``truncates``: the claim
+    may have some, the last of which is ``e_truncated``. A row that the table held before the first epoch is older than
+    every change.
     """
     no_key = " OR ".join(f"r_k{index} IS NULL" for index in range(len(sink.key)))
     blank = " AND ".join(
@@ -119,11 +135,13 @@ def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: b
         order = "struct(r_sequence AS e_sequence, r_topic AS e_topic, r_partition AS e_partition, r_offset AS e_offset)"
         elsewhere, older, newer = "false", f"{order} < e_order", f"{order} > e_order"
         after = f"r_zone = 'unchecked' OR (r_compacted AND {order} > e_gone)"
+        # A truncate is about all rows, also those of whose key Kafka shows nothing. Of two orders, null is the lower.
+        emptied = f"(r_before OR r_zone = 'unchecked') AND e_state IS NULL AND {order} <= e_truncated"
     else:
         # Offsets of two partitions can't be compared.
         elsewhere = "e_topic <> r_topic OR e_partition <> r_partition"
         older, newer = "r_offset < e_offset", "r_offset > e_offset"
-        after = "r_compacted AND r_offset > e_gone.e_offset"
+        after, emptied = "r_compacted AND r_offset > e_gone.e_offset", "false"
     # The update that came after the delete may be one that Kafka no longer holds.
     gone = f"IF({after}, 'unchecked', 'resurrected')"
     other = "altered" if whole or not merged else "doubtful"
@@ -131,6 +149,7 @@ def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: b
     compared = "'checked', 'unchecked'" + (", 'ahead'" if later else "")
     return (
         f"CASE WHEN r_zone IS NULL THEN IF(e_moved, 'moved', NULL) "
+        f"WHEN {emptied if truncates else 'false'} THEN 'resurrected' "
         f"WHEN {no_key} THEN IF(r_before, 'held_before', 'unexpected') "
         # Only deletes: the row has the values of an update that is gone, or none.
         f"WHEN e_state = 'blank' AND r_marked "
@@ -147,7 +166,16 @@ def kind_sql(columns: StructType, sink: DeltaUpsertSink, *, whole: bool, sure: b
     )
 
 
-def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut: Sequence[Bounds]) -> DataFrame:
+def _truncated(events: DataFrame) -> DataFrame:
+    """One row: the order of the claim's last truncate, or null, and whether there is one after the claim."""
+    return events.where("e_change = 'truncate'").selectExpr(
+        "max(IF(e_later, NULL, e_order)) AS truncated", "coalesce(max(e_later), false) AS truncated_later"
+    )
+
+
+def _expected(
+    events: DataFrame, truncated: DataFrame | None, records: Records, columns: StructType, sink: DeltaUpsertSink
+) -> DataFrame:
     """Per key: coordinates, order and values of its latest update, and e_state:
 
     * alive: the row is there.
@@ -159,12 +187,8 @@ def _expected(records: Records, columns: StructType, sink: DeltaUpsertSink, cut:
     """
     from pyspark.sql import functions as F
 
-    events = changes(records, sink, cut)
     keys = [f"e_k{index}" for index in range(len(sink.key))]
-    truncated = events.where("e_change = 'truncate'").selectExpr(
-        "max(IF(e_later, NULL, e_order)) AS truncated", "coalesce(max(e_later), false) AS truncated_later"
-    )
-    if sink.apply_as_truncates:
+    if truncated is not None:
         events = events.where("e_change <> 'truncate'").crossJoin(F.broadcast(truncated))
     else:
         events = events.withColumns({"truncated": F.expr("IF(true, NULL, e_order)"), "truncated_later": F.lit(False)})

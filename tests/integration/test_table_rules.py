@@ -237,6 +237,17 @@ def test_an_upsert_may_go_on_in_a_table_that_held_rows_before(lake: Lake, sink: 
     assert (found.ok, found.totals["held_before"]) == (True, 1)
 
 
+@breadth
+def test_a_row_from_before_the_first_epoch_that_a_truncate_has_removed_is_resurrected(lake: Lake) -> None:
+    adopted(lake, columns=f"k STRING, n INT, _sequence INT, {PLACES}")
+    sink = {"sequence_by": "n", "apply_as_truncates": "k = 'all'"}
+    lake.topic.send_rows([("a", 10), ("all", 20), ("d", 30)], partition=0)
+    lake.pipeline("upsert", sink=sink).run()
+    assert str(verify(lake, "upsert", sink=sink)) == "exact: 1 expected, 1 found"
+    lake.sql("INSERT INTO {t} (k, n) VALUES ('a', 1), ('b', 2), ('c', 3)", "upsert")
+    assert counts(verify(lake, "upsert", sink=sink)) == {"expected": 1, "found": 1, "resurrected": 3}
+
+
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 def test_what_would_say_nothing_of_old_rows_is_not_added(lake: Lake) -> None:
     lake.sql("CREATE TABLE {t} (n INT) USING delta", "upsert")

@@ -16,7 +16,7 @@ FACTS: dict[str, Any] = {
     "r_zone": "checked", "r_k0": 1, "r_before": False, "r_marked": False, "r_compacted": False, "r_topic": "t",
     "r_partition": 0, "r_offset": 5, "r_values": "new", "row_order": 30, "e_state": "alive", "e_moved": False,
     "e_topic": "t", "e_partition": 0, "e_offset": 5, "e_values": "new", "e_order": 30, "e_gone": None,
-    "e_deleted_later": False,
+    "e_deleted_later": False, "e_truncated": None,
 }  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def pipeline(sink: dict[str, Any], **more: Any) -> PipelineConfig:
 
 def kind(*, ordered: bool, **facts: Any) -> str:
     config = pipeline({"key": "k", **({"sequence_by": "n"} if ordered else {})})
-    sql = kind_sql(COLUMNS, config.sinks[0], whole=False, sure=False, later=False, merged=False)  # type: ignore[arg-type]
+    sql = kind_sql(COLUMNS, config.sinks[0], whole=False, sure=False, later=False, merged=False, truncates=True)  # type: ignore[arg-type]
     sql = re.sub(r"struct\(r_sequence AS .*?r_offset AS e_offset\)", "row_order", sql)
     sql = re.sub(r"\bIF\(", "iif(", sql).replace("<=>", "IS").replace("e_gone.e_offset", "e_gone")
     sql = re.sub(r"r_values\.v\d", "r_values", sql).replace("WHEN alike", "WHEN e_values IS r_values")
@@ -86,6 +86,16 @@ def test_a_marked_row_whose_update_is_gone_from_kafka_is_unchecked(gone: dict[st
     assert kind(ordered=ordered, **marked) == "altered"
     assert kind(ordered=ordered, **marked, **gone) == "unchecked"
     assert kind(ordered=ordered, **marked, **gone, r_values=None) == "right"
+
+
+@pytest.mark.parametrize("place", [{"r_before": True, "r_zone": "nowhere"}, {"r_zone": "unchecked"}])
+def test_a_truncate_removes_rows_of_whose_key_kafka_shows_nothing(place: dict[str, Any]) -> None:
+    kept = kind(ordered=True, e_state=None, **place)
+    assert kept == ("held_before" if "r_before" in place else "unchecked")
+    for truncate, expected in ((29, kept), (30, "resurrected"), (40, "resurrected")):
+        assert kind(ordered=True, e_state=None, e_truncated=truncate, **place) == expected
+    assert kind(ordered=True, e_state=None, e_truncated=40, r_k0=None, **place) == "resurrected"
+    assert kind(ordered=True, e_state="alive", e_truncated=40, **{**place, "r_zone": "checked"}) != "resurrected"
 
 
 TEXT = {"key": {"format": "string"}}
