@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import Bounds
@@ -12,7 +12,8 @@ from connector.audit.records import beyond
 from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField
 
 _SHOWN = 5
 _HEADER = 5
@@ -24,31 +25,92 @@ _ROWS = ("after", "before", "payload.after", "payload.before")
 def fields_without_column(
     config: PipelineConfig, records: DataFrame, form: Form, table: Sequence[str], cut: Sequence[Bounds]
 ) -> list[str]:
-    """A note on the fields with a value that neither ``form`` nor the ``table`` has: a run adds a column for each, so
-    an epoch hasn't, or somebody has dropped it since. ``records``: as Kafka has them; ``table``: its columns.
+    """A note on the fields with a value, at any depth, that neither ``form`` nor the ``table`` has: a run adds a column
+    for each, so an epoch hasn't, or somebody has dropped it since. ``records``: as Kafka has them; ``table``: its
+    columns, whose fields ``form`` has.
 
-    A sink that names its columns takes no others. Runs one Spark job: only names leave the executors.
+    A sink that names its columns takes no others, but all fields inside of them. Runs one Spark job: only names leave
+    the executors.
     """
     from pyspark.sql import functions as F
 
-    sink, left_out = config.sinks[0], set[str]()
+    sink, left_out, alone = config.sinks[0], set[str](), None
     if not learns_columns(config) or isinstance(sink, DeltaAggregateSink):
         return []
     if isinstance(sink, KeyedSink):
-        if sink.column_list is not None:
-            return []
+        alone = sink.column_list
         left_out = {name.lower() for name in sink.except_column_list or ()}
-    known = sorted({name.lower() for name in (*form.columns.names, *table)} | left_out)
     text = f"substring(value, {_HEADER + 1})" if form.framed is not None else "value"
     text = f"CAST({text} AS STRING)"
     rows = [f"get_json_object({text}, '$.{at}')" for at in _ROWS] if form.events is not None else [text]
     claimed = records.where(f"NOT {beyond(cut, 'topic', 'partition', 'offset')}")
     objects = claimed.selectExpr(f"explode(array({', '.join(rows)})) AS text").where("text IS NOT NULL")
-    fields = F.from_json("text", "map<string, string>", LENIENT if form.permissive else STRICT)
-    sent = objects.select(F.explode(fields).alias("name", "content")).where("content IS NOT NULL")
-    more = sent.where(~F.lower("name").isin(known)).select("name").distinct().orderBy("name")
+    find = _Fields(LENIENT if form.permissive else STRICT)
+    inside = [part for part in form.columns if part.name.lower() not in left_out]
+    if alone is not None:
+        inside = [part for part in inside if part.name in alone and _has_fields(part.dataType)]
+        if not inside:
+            return []
+    found = find.in_columns(F.col("text"), inside, "", {name.lower() for name in table} | left_out, new=alone is None)
+    more = objects.select(F.explode(found).alias("name")).distinct().orderBy("name")
     names = [row["name"] for row in more.limit(_SHOWN + 1).collect()]
     if not names:
         return []
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     return [f"The table has no column for these fields of records, which aren't compared: {shown}."]
+
+
+class _Fields:
+    """Finds the names that JSON has and that its columns lack."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """``options``: how JSON is read."""
+        self._options = dict(options)
+
+    def in_columns(
+        self, text: Column, fields: Sequence[StructField], path: str, others: Collection[str] = (), *, new: bool = True
+    ) -> Column:
+        """An array of the paths that the object with these ``fields`` has beside them, below ``path``.
+
+        ``others``: further names that it may have, in lower case; ``new``: whether other names count."""
+        from pyspark.sql import functions as F
+
+        sent = F.map_entries(F.from_json(text, "map<string, string>", self._options))
+        sent = F.filter(sent, lambda each: each["value"].isNotNull())
+        known = sorted({part.name.lower() for part in fields} | set(others))
+        beside = F.filter(sent, lambda each: F.lit(new) & ~F.lower(each["key"]).isin(known))
+        found = [F.transform(beside, lambda each: F.concat(F.lit(path), each["key"]))]
+        found += [self._in_field(sent, part, path) for part in fields if _has_fields(part.dataType)]
+        return F.concat(*(F.coalesce(each, F.expr("CAST(array() AS ARRAY<STRING>)")) for each in found))
+
+    def _in_field(self, sent: Column, field: StructField, path: str) -> Column:
+        """The same of one of the fields. ``sent``: the entries of the object."""
+        from pyspark.sql import functions as F
+
+        named = F.filter(sent, lambda each: F.lower(each["key"]) == field.name.lower())
+        inner = f"{path}{field.name}"
+        return F.flatten(F.transform(named, lambda each: self._in_value(each["value"], field.dataType, inner)))
+
+    def _in_value(self, text: Column, kind: DataType, path: str) -> Column:
+        """The same of a value of this type, which has fields."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import ArrayType, MapType, StructType
+
+        if isinstance(kind, StructType):
+            return self.in_columns(text, kind.fields, f"{path}.")
+        if isinstance(kind, ArrayType):
+            values, inner, of = F.from_json(text, "array<string>", self._options), kind.elementType, "element"
+        else:
+            assert isinstance(kind, MapType)
+            values = F.map_values(F.from_json(text, "map<string, string>", self._options))
+            inner, of = kind.valueType, "value"
+        found = F.flatten(F.transform(values, lambda each: self._in_value(each, inner, f"{path}.{of}")))
+        return F.coalesce(found, F.expr("CAST(array() AS ARRAY<STRING>)"))
+
+
+def _has_fields(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, ArrayType):
+        return _has_fields(kind.elementType)
+    return _has_fields(kind.valueType) if isinstance(kind, MapType) else isinstance(kind, StructType)

@@ -210,3 +210,35 @@ def test_fields_that_neither_the_file_nor_the_table_knows_are_named(
     notes = fields_without_column(config, records, forms(config, table).value, table.names, CUT)
     told = f"The table has no column for these fields of records, which aren't compared: {named}."
     assert notes == ([told] if named else [])
+
+
+@pytest.mark.parametrize(
+    ("sink", "named"),
+    [
+        (TAKES_MORE, "at.Zip, at.in.deep, by.value.c, many.element.b, more"),
+        ({**UPSERTS, "except_column_list": ["at"]}, "by.value.c, many.element.b, more"),
+        ({**UPSERTS, "column_list": ["id", "many"]}, "many.element.b"),
+    ],
+)
+def test_fields_inside_of_columns_that_the_table_lacks_are_named(
+    spark: SparkSession, sink: dict[str, Any], named: str
+) -> None:
+    schema = "id BIGINT, at STRUCT<city: STRING, in: STRUCT<a: INT>>, by MAP<STRING, STRUCT<n: INT>>"
+    config = parse(
+        {
+            "name": "p", "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}},
+            "value": {"format": "json", "schema": schema}, "on_new_column": "add", "sinks": [sink],
+        }
+    )  # fmt: skip
+    texts = [
+        '{"id": 1, "at": {"CITY": "x", "Zip": 7, "none": null, "in": {"A": 1, "deep": {"er": 1}}}, "more": [1]}',
+        '{"id": 2, "AT": {"own": 1}, "by": {"k": {"n": 1}, "l": {"c": 2}, "m": null}, "many": [{"a": 1}, {"b": 1}, 1]}',
+        '{"id": 3, "at": null, "by": [1], "many": {"a": 1}}',
+        '{"id": 4, "at": "text", "many": "text"}',
+    ]
+    sent = [(bytearray(text.encode()), "t", 0, at) for at, text in enumerate(texts)]
+    records = spark.createDataFrame(sent, "value BINARY, topic STRING, `partition` INT, offset BIGINT")
+    there = "id BIGINT, at STRUCT<city: STRING, own: INT, in: STRUCT<a: INT>>, many ARRAY<STRUCT<a: INT>>"
+    table = spark.createDataFrame([], f"{there}, by MAP<STRING, STRUCT<n: INT>>").schema
+    notes = fields_without_column(config, records, forms(config, table).value, table.names, CUT)
+    assert notes == [f"The table has no column for these fields of records, which aren't compared: {named}."]
