@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
-from connector.audit.records import PLACE, PROBLEM, RAW, Records, beyond, digest
+from connector.audit.records import PLACE, PROBLEM, PROBLEMS, RAW, Records, beyond, digest
 from connector.audit.rows import check_columns, placed
 from connector.config import PipelineConfig
 from sinks.spark.sql import literal
@@ -57,12 +57,12 @@ def told_apart(
     theirs = _theirs(letters, config, judged)
     believed = theirs.where("believed").selectExpr(*(f"r{name} AS {name}" for name in PLACE))
     rows = made.frame.join(believed, list(PLACE), "left_anti")
-    return replace(made, frame=rows), _counts(every.frame, placed(theirs, cut, every.shown), cut)
+    return replace(made, frame=rows), _counts(every.frame, placed(theirs, cut, every.shown), cut, judged)
 
 
 def _theirs(letters: DataFrame, config: PipelineConfig, judged: Sequence[str]) -> DataFrame:
-    """Per record, in r_*: how many ``letters`` this pipeline has of it for this sink, the digests of what they hold,
-    and whether one has to be ``believed``. Letters of late rows aren't among them.
+    """Per record, in r_*: how many ``letters`` this pipeline has of it for this sink, their ``reasons``, the digests of
+    what they hold, and whether one has to be ``believed``. Letters of late rows aren't among them.
     """
     from pyspark.sql import functions as F
 
@@ -73,6 +73,7 @@ def _theirs(letters: DataFrame, config: PipelineConfig, judged: Sequence[str]) -
     believed = ~F.coalesce(F.col("reason").isin(*judged), F.lit(False))
     return ours.groupBy(*(F.col(name).alias(f"r{name}") for name in PLACE)).agg(
         F.count(F.lit(1)).alias("letters"),
+        F.collect_set("reason").alias("reasons"),
         F.collect_set(digest("_timestamp")).alias("digests"),
         F.max(believed).alias("believed"),
     )
@@ -117,12 +118,15 @@ def late_letters(letters: DataFrame) -> DataFrame:
     return letters
 
 
-def _counts(every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds]) -> list[dict[str, Any]]:
+def _counts(
+    every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds], judged_reasons: Sequence[str]
+) -> list[dict[str, Any]]:
     from pyspark.sql import functions as F
 
     records = every.where(f"NOT {beyond(cut, *PLACE)}").select(
         *(F.col(name).alias(f"e{name}") for name in PLACE),
         F.col(PROBLEM).alias("problem"),
+        F.expr(PROBLEMS if PROBLEMS in every.columns else "CAST(NULL AS ARRAY<STRING>)").alias("problems"),
         F.col(RAW).alias("digest"),
     )
     same = " AND ".join(f"e{name} = r{name}" for name in PLACE)
@@ -155,5 +159,9 @@ def _counts(every: DataFrame, theirs: DataFrame, cut: Sequence[Bounds]) -> list[
     counts = {kind: f"CAST(coalesce({condition}, false) AS BIGINT)" for kind, condition in conditions.items()}
     # Letters of an epoch that isn't committed, or from before the claim, aren't judged.
     judged = f"is_record OR r_zone IN ('checked', 'unchecked') OR {nowhere}"
-    counts["letters_duplicated"] = f"IF(is_letter AND ({judged}), letters - 1, 0L)"
+    # Of several rows of one record, each reason has a letter.
+    believed = f"reason NOT IN ({', '.join(map(literal, judged_reasons))})"
+    own = f"size(filter(reasons, reason -> array_contains(problems, reason) OR ({believed})))"
+    once = f"IF(problems IS NULL, 1, greatest({own}, 1))"
+    counts["letters_duplicated"] = f"IF(is_letter AND ({judged}), greatest(letters - {once}, 0L), 0L)"
     return counted(joined, counts, dict.fromkeys(counts, "at"))

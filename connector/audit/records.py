@@ -30,7 +30,8 @@ _WITH_MICROSECONDS = {
 PLACE = COORDINATES[:3]
 """The columns that say which record a row is of."""
 TOMBSTONE, UNAVAILABLE = "_tombstone", "_unavailable"
-PROBLEM = "_problem"
+PROBLEM, PROBLEMS = "_problem", "_problems"
+"""What is wrong with a record; and all that is wrong with its rows, where it makes several that the sink refuses."""
 RAW = "_raw"
 """A digest of the whole record as Kafka gave it. Present only if there are dead letters to compare with."""
 LACKS = "lakelock_lacks"

@@ -12,6 +12,7 @@ from connector.audit.debezium import passed_over
 from connector.audit.records import (
     PLACE,
     PROBLEM,
+    PROBLEMS,
     RAW,
     TOMBSTONE,
     Records,
@@ -45,7 +46,9 @@ def refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -
         every = replace(every, frame=every.frame.withColumn(PROBLEM, problem))
         return every, replace(made, frame=every.frame.where(f"{PROBLEM} IS NULL"))
     of_rows = made.frame.select(*PLACE, F.expr(refused).alias("_refused")).where("_refused IS NOT NULL")
-    of_records = of_rows.groupBy(*PLACE).agg(F.max("_refused").alias("_refused"))
+    of_records = of_rows.groupBy(*PLACE).agg(
+        F.max("_refused").alias("_refused"), F.collect_set("_refused").alias(PROBLEMS)
+    )
     problem = F.coalesce(PROBLEM, "_refused")
     kept = [name for name in (*PLACE, TOMBSTONE, PROBLEM, RAW) if name in every.frame.columns]
     frame = every.frame.select(*kept).join(of_records, list(PLACE), "left")

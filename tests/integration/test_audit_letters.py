@@ -140,6 +140,26 @@ def test_what_was_set_aside_for_once_is_not_called_lost_without_a_word(lake: Lak
     assert any("give verify the same" in note for note in found.notes)
 
 
+@pytest.mark.breadth
+def test_a_record_has_a_letter_of_each_reason_that_its_rows_have(lake: Lake, topic: Topic) -> None:
+    send(topic, (None, b'{"k": "a", "n": 1}'), (None, b'{"k": "b", "n": 2}'), (None, b'{"k": "c", "n": 7}'))
+    two = "SELECT IF(n > 1 AND each = 0, NULL, k) AS k, IF(n = 7 AND each = 1, NULL, n) AS n, each FROM records "
+    options = setting_aside(
+        lake, transform=two + "LATERAL VIEW explode(array(0, 1)) AS each",
+        sink={"key": ["k", "each"], "sequence_by": "n"},
+    )  # fmt: skip
+    lake.pipeline("upsert", **options).run()
+    reasons = "SELECT _offset, reason FROM {t} ORDER BY ALL"
+    assert lake.sql(reasons, "letters") == [(1, "no_key"), (2, "no_key"), (2, "no_sequence")]
+    found = verify(lake, "upsert", **options)
+    assert str(found) == "exact: 2 expected, 2 found; 3 records = 1 for the table + 2 dead letters"
+    columns = "pipeline, sink, key, value, headers, _topic, _partition, _offset, _timestamp"
+    for offset in (1, 2):  # the first has another reason than its row, and the second is a copy
+        copied = f"SELECT DISTINCT 'no_sequence', {columns} FROM {{t}} WHERE _offset = {offset}"
+        lake.sql(f"INSERT INTO {{t}} (reason, {columns}) {copied}", "letters")
+    assert counts(verify(lake, "upsert", **options))["letters_duplicated"] == 2
+
+
 EXACT = {
     "history": "exact: 4 expected, 4 found; 10 records = 4 rows + 6 dead letters",
     "aggregate": "exact: 4 expected, 4 found; 10 records = 6 for the table + 4 dead letters",
