@@ -22,6 +22,7 @@ from connector.audit.flows import of_flow, united
 from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
 from connector.audit.history import versions
+from connector.audit.holes import rows_in_holes
 from connector.audit.in_both import in_both, null
 from connector.audit.letters import told_apart
 from connector.audit.more_fields import fields_without_column
@@ -124,6 +125,8 @@ def compare(
         )  # fmt: skip
     else:
         found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
+    if not isinstance(sink, DeltaAggregateSink):
+        notes += rows_in_holes(rows, made.shown, cut, found)
     found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
     return Compared([*counts, *found], notes, unknown)
 

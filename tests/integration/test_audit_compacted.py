@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from connector.audit.claim import At, Bounds
-from connector.audit.compare import compare
+from connector.audit.compare import Compared, compare
 from connector.audit.formats import forms
 from connector.audit.letters import no_letters
 from connector.config import parse
@@ -25,6 +27,22 @@ IN_SIGHT = (1, 2, 9)
 def counts(
     spark: SparkSession, *rows: tuple[int, int], letters: tuple[int, ...] = (), table: str = "", **options: Any
 ) -> dict[str, int]:
+    """What the counts are: see ``compared``."""
+    return {
+        each["kind"]: each["count"]
+        for each in compared(spark, rows, letters, table, CUT, options).counts
+        if each["count"]
+    }
+
+
+def compared(
+    spark: SparkSession,
+    rows: Sequence[tuple[int, int]],
+    letters: Sequence[int],
+    table: str,
+    cut: list[Bounds],
+    options: dict[str, Any],
+) -> Compared:
     """``rows``: the key and the offset of each. ``letters``: offsets. The record at each offset has it as its key.
     ``table``: which one of a route."""
 
@@ -49,10 +67,9 @@ def counts(
         }.items() if option is not None}
     )  # fmt: skip
     config = config.routed(table) if table else config
-    found = compare(
-        config, records=records, rows=there, forms=forms(config), cut=CUT, committed_later=False, letters=aside
+    return compare(
+        config, records=records, rows=there, forms=forms(config), cut=cut, committed_later=False, letters=aside
     )
-    return {each["kind"]: each["count"] for each in found.counts if each["count"]}
 
 
 RIGHT = ((1, 1), (2, 2))
@@ -87,6 +104,19 @@ def test_a_row_and_a_letter_of_what_is_set_aside_or_left_out_are_unexpected(spar
     assert found == {**right, "unchecked": 1, "unexpected": 1}
     found = counts(spark, *RIGHT, letters=(9, 6), **LEFT_OUT["filter"], **aside)
     assert found == {**ALL_RIGHT, "records": 2, "letters_unchecked": 1, "letters_unexpected": 1}
+
+
+@pytest.mark.parametrize("sink", [{}, UPSERT], ids=["append", "upsert"])
+def test_of_an_unexpected_row_in_a_hole_of_the_log_a_note_names_what_may_explain_it(
+    spark: SparkSession, sink: dict[str, Any]
+) -> None:
+    """A topic that was compacted once isn't any more, or a transaction was aborted there."""
+    cut = [replace(part, compacted=False) for part in CUT]
+    found = compared(spark, [(1, 1), (2, 2), (9, 9), GONE], (), "", cut, sink)
+    assert {each["kind"]: each["count"] for each in found.counts if each["count"]}["unexpected"] == 1
+    assert [note[:60] for note in found.notes] == ["1 row has an offset at which Kafka's log has no record. Abor"]
+    beside = compared(spark, [(1, 1), (2, 2), (9, 9)], (), "", cut, {**LEFT_OUT["filter"], **sink})
+    assert beside.notes == []  # of a record that is there
 
 
 def test_a_row_of_a_record_of_another_table_is_unexpected(spark: SparkSession) -> None:
