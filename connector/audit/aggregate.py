@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.functions import Recomputed, recomputed
-from connector.audit.late import judged_letters
+from connector.audit.late import apart_from_late, judged_letters
 from connector.audit.records import PLACE, PROBLEM, RAW, Records, beyond
 from connector.audit.rows import check_columns
 from connector.config import COORDINATES, DeltaAggregateSink, Window
@@ -72,13 +72,18 @@ def aggregated(
             of_claim = events.where("NOT e_later")
             raw = every.frame.select(*PLACE, RAW) if RAW in every.frame.columns else None
             of_letters = judged_letters(claimed, of_claim, windows, raw, cut, sink.window, alone=alone)
-    expected = _expected_groups(_windowed(events.where("NOT e_later"), sink, late), sink, parts, keys)
+    counted, doubtful = events.where("NOT e_later"), None
+    if late is not None and sink.window is not None and sink.window.gap is not None and records.several:
+        counted, doubtful = apart_from_late(counted, late, alone=alone)
+        late = None
+    expected = _expected_groups(_windowed(counted, sink, late), sink, parts, keys)
     same = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in keys))
     joined = expected.join(in_table, same, "full").withColumns(
         {f"g{index}": F.expr(f"IF(e_there, e_{name}, r_{name})") for index, name in enumerate(keys)}
     )
     width = len(sink.group_by)
     either = _with_later(joined, events, width) if committed_later else joined.withColumn("later", F.lit(False))
+    either = _with_doubt(either, doubtful, sink, width)
     if sink.window is not None:
         # No watermark is above the largest event time, whatever the epochs and the idle partitions were.
         either = either.crossJoin(F.broadcast(events.agg(F.expr("max(unix_micros(e_time)) AS latest"))))
@@ -152,10 +157,10 @@ def _judged(either: DataFrame, sink: DeltaAggregateSink, parts: Mapping[str, Rec
     kind = (
         "CASE WHEN r_there IS NULL THEN NULL "
         f"WHEN e_there AND ({equal or 'true'}) THEN 'right' "
-        "WHEN later THEN 'ahead' WHEN e_there THEN 'altered' ELSE 'unexpected' END"
+        "WHEN later THEN 'ahead' WHEN in_doubt THEN 'doubtful' WHEN e_there THEN 'altered' ELSE 'unexpected' END"
     )
     return either.withColumns(
-        {"kind": F.expr(kind), "wanted": F.expr("e_there IS NOT NULL"), "sure": F.expr("NOT later")}
+        {"kind": F.expr(kind), "wanted": F.expr("e_there IS NOT NULL"), "sure": F.expr("NOT later AND NOT in_doubt")}
     )
 
 
@@ -168,6 +173,23 @@ def _with_later(joined: DataFrame, events: DataFrame, width: int) -> DataFrame:
     )
     same = F.expr(" AND ".join(["true", *(f"later_k{index} <=> g{index}" for index in range(width))]))
     return joined.join(later.distinct(), same, "left").withColumn("later", F.expr("found_later IS NOT NULL"))
+
+
+def _with_doubt(either: DataFrame, doubtful: DataFrame | None, sink: DeltaAggregateSink, width: int) -> DataFrame:
+    """``in_doubt``: whether one of the ``doubtful`` rows may be in the session, or may have joined it to others."""
+    from pyspark.sql import functions as F
+
+    if doubtful is None or sink.window is None or sink.window.gap is None:
+        return either.withColumn("in_doubt", F.lit(False))
+    keys = [f"e_k{index}" for index in range(width)]
+    times = doubtful.groupBy(*keys).agg(F.collect_set(F.expr("unix_micros(e_time)")).alias("doubts"))
+    times = times.select(*(F.col(key).alias(f"d{key}") for key in keys), "doubts")
+    same = F.expr(" AND ".join(["true", *(f"de_k{index} <=> g{index}" for index in range(width))]))
+    starts, ends = (f"unix_micros(coalesce(e_{name}, r_{name}))" for name in ("window_start", "window_end"))
+    near = f"{starts} < time + {sink.window.gap // _MICROSECOND} AND {ends} > time"
+    return either.join(times, same, "left").withColumn(
+        "in_doubt", F.expr(f"coalesce(exists(doubts, time -> {near}), false)")
+    )
 
 
 def _parts(sink: DeltaAggregateSink, records: Records) -> tuple[dict[str, Recomputed], list[str]]:

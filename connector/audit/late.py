@@ -88,11 +88,28 @@ def judged_letters(
     return counted(found, counts, dict.fromkeys(counts, "at"))
 
 
-def _facts(events: DataFrame, in_windows: Callable[[DataFrame], DataFrame], window: Window) -> DataFrame:
-    """Per record and window: first_time, window_ends, shown (in microseconds), and how many ``times`` it is in it.
+def apart_from_late(events: DataFrame, late: DataFrame, *, alone: bool) -> tuple[DataFrame, DataFrame]:
+    """The rows that came in time for a session, and those that nobody can tell whether they did.
 
-    ``shown``: the largest event time that may have counted when the record came.
+    A letter says of its record that a row of it came late: the earliest one did, whichever others did. Another one that
+    may have been late, too, is doubtful. ``late`` and ``alone``: as in ``judged_letters``.
     """
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
+    letters = late.select(*(F.col(name).alias(f"l{name}") for name in PLACE)).distinct()
+    same = F.expr(" AND ".join(f"e{name} = l{name}" for name in PLACE))
+    earliest = F.min("e_time").over(Over.partitionBy(*(f"e{name}" for name in PLACE)))
+    judged = _with_shown(events).withColumn("earliest", earliest).join(letters, same, "left")
+    judged = judged.withColumn("noted", F.expr("l_offset IS NOT NULL"))
+    may_be = "coalesce(unix_micros(e_time) <= shown, false)" if alone else "true"
+    in_time = judged.where(f"NOT noted OR (e_time > earliest AND NOT ({may_be}))")
+    doubtful = judged.where(f"noted AND e_time > earliest AND {may_be}")
+    return in_time.select(*events.columns), doubtful.select(*events.columns)
+
+
+def _with_shown(events: DataFrame) -> DataFrame:
+    """The events with ``shown``: the largest event time, in microseconds, that may have counted when each came."""
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
 
@@ -105,7 +122,15 @@ def _facts(events: DataFrame, in_windows: Callable[[DataFrame], DataFrame], wind
             "own": F.max(F.expr("unix_micros(e_time)")).over(before),
             "others": F.expr(f"from_json({literal(others)}, 'map<string, bigint>')[{at}]"),
         }
-    ).withColumn("shown", F.expr("greatest(own, others)"))
+    )
+    return shown.withColumn("shown", F.expr("greatest(own, others)"))
+
+
+def _facts(events: DataFrame, in_windows: Callable[[DataFrame], DataFrame], window: Window) -> DataFrame:
+    """Per record and window: first_time, window_ends, shown (in microseconds), and how many ``times`` it is in it."""
+    from pyspark.sql import functions as F
+
+    shown = _with_shown(events)
     places = [f"e{name}" for name in PLACE]
     if window.gap is not None:
         each = shown.withColumns({"e_start": F.expr("CAST(NULL AS TIMESTAMP)"), "ends": F.expr("CAST(NULL AS BIGINT)")})

@@ -413,6 +413,31 @@ def test_windows_hold_the_records_of_their_time(window: dict[str, Any], rows: li
 
 
 @pytest.mark.breadth
+def test_a_late_letter_leaves_out_the_rows_that_may_be_late_and_no_others(lake: Lake, topic: Topic) -> None:
+    """Each record makes a row per minute that it names; by the first, all before minute 100 come late."""
+    for n, minutes in enumerate(([100], [10, 110], [20, 200], [30, 99])):
+        topic.send(("a", {"k": "a", "n": n, "minutes": minutes}), partition=0)
+    window = {"time": "at", "late": "dead_letter", "gap": "5 minutes"}
+    options = {
+        "schema": "k STRING, n INT, minutes ARRAY<INT>", "dead_letters": {"path": str(lake.folder / "letters")},
+        "transform": "SELECT k, TIMESTAMP'2026-01-01' + make_dt_interval(0, 0, each) AS at FROM records "
+        "LATERAL VIEW explode(minutes) AS each",
+        "sink": {"group_by": "k", "aggregates": {"c": "count(*)"}, "window": window},
+        "epoch": {"max_records": 1},
+    }  # fmt: skip
+    lake.pipeline("aggregate", **options).run()
+    minute = "CAST((unix_seconds(window_start) - unix_seconds(TIMESTAMP'2026-01-01')) / 60 AS INT)"
+    assert lake.sql(f"SELECT {minute} FROM {{t}} ORDER BY 1", "aggregate") == [(100,), (110,), (200,)]
+    found = verify(lake, "aggregate", **options)
+    assert str(found).startswith("exact: 3 expected, 3 found"), (str(found), found.notes)
+    lake.sql(f"DELETE FROM {{t}} WHERE {minute} = 110", "aggregate")
+    assert counts(verify(lake, "aggregate", **options))["lost"] == 1
+    lake.sql(f"UPDATE {{t}} SET c = 2 WHERE {minute} = 100", "aggregate")  # minute 99 may have been in time
+    found = verify(lake, "aggregate", **options)
+    assert (found.totals["doubtful"], found.totals["altered"], found.totals["lost"]) == (1, 0, 1)
+
+
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "window",
     [{"gap": "90 seconds"}, pytest.param({"size": "4 minutes", "slide": "2 minutes"}, marks=pytest.mark.breadth)],
