@@ -45,7 +45,7 @@ from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
 from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
-from connector.audit.table import AuditedTable, file_is_gone, letters_table
+from connector.audit.table import AuditedTable, Filled, file_is_gone, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, PipelineConfig
@@ -123,8 +123,14 @@ def _forms(config: PipelineConfig, table: AuditedTable, version: int | None) -> 
             "The table may have columns that Delta generates, and its log doesn't say which. So only the columns that "
             "the file declares were compared."
         ]
-    from_records = [each for each in columns if each.name not in (filled or ())]
-    return forms(config, type(columns)(from_records)), []
+    filled = filled or Filled()
+    from_records = [each for each in columns if each.name not in filled.alone]
+    known = forms(config, type(columns)(from_records))
+    if not filled.numbered or not learns_columns(config):
+        return known, []
+    # What the file declares is in every row that a run writes, null or not.
+    declared = {name.lower() for name in forms(config).value.columns.names}
+    return replace(known, numbered=frozenset(name for name in filled.numbered if name.lower() not in declared)), []
 
 
 def _as_then(config: PipelineConfig, spark: SparkSession, table: AuditedTable) -> list[str]:

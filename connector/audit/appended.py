@@ -9,7 +9,7 @@ from connector.audit.claim import Bounds
 from connector.audit.counted import RECORD_AT, ROW_AT, counted
 from connector.audit.records import PROBLEM, Records, lacked
 from connector.audit.rows import Earlier, found_rows, without_record
-from connector.audit.values import comparable_values, with_defaults
+from connector.audit.values import comparable_values, where_given, with_defaults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,6 +46,13 @@ def appended(
         of_record = F.max("lacks").over(Window.partitionBy(*_PLACE))
         values = with_defaults(F.col("values"), records.columns, records.defaults, F.col("lacks"))
         sides = sides.withColumn("lacks", of_record).withColumn("values", values)
+    numbered = [index for index, name in enumerate(records.columns.names) if name in records.numbered]
+    if numbered:
+        of_place = Window.partitionBy(*_PLACE)
+        has = {index: F.expr(f"records = 1 AND values.v{index} IS NOT NULL") for index in numbered}
+        sides = sides.withColumns({f"given{index}": F.max(each).over(of_place) for index, each in has.items()})
+        given = {index: F.col(f"given{index}") for index in numbered}
+        sides = sides.withColumn("values", where_given(F.col("values"), records.columns, given))
     places = _per_place(sides)
     # What isn't equal on either side: first another value for the record, then a row too many or too few.
     other = "least(records, rows) - right"

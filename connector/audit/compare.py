@@ -100,7 +100,7 @@ def compare(
         made, counts, unread = _without_bad(config, every, made, letters, cut)
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
-    made, rows, notes = _in_both(config, made, rows, forms)
+    made, rows, notes = _in_both(config, replace(made, numbered=forms.numbered), rows, forms)
     notes += fields_without_column(config, records, forms.value, rows.columns, cut)
     made = replace(made, frame=made.frame.where(f"NOT {passed_over(config, made.columns.names)}"))
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
@@ -125,8 +125,7 @@ def compare(
         )  # fmt: skip
     else:
         found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
-    if not isinstance(sink, DeltaAggregateSink):
-        notes += rows_in_holes(rows, made.shown, cut, found)
+    notes += rows_in_holes(rows, made.shown, cut, found)
     found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
     return Compared([*counts, *found], notes, unknown)
 

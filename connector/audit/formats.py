@@ -99,6 +99,8 @@ class Forms:
     headers: bool
     require: str | None
     route: RouteForm | None = None
+    numbered: frozenset[str] = frozenset()
+    """The columns of the table that Delta fills where nobody gives a value."""
     flows: tuple[Forms, ...] = ()
     """How the records of each of the file's ``flows`` are read; the others are read as this says."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,8 @@ class Records:
     """Of fields that some records lack: the path of the column, or of a field in it."""
     tied: Sequence[str] | None = None
     """The columns by which several rows of one record are ordered, also those that the table lacks. None: its own."""
+    numbered: Collection[str] = ()
+    """The columns that Delta may have filled where a record has no value for them."""
     shown: DataFrame | None = None
     """The coordinates of all records that Kafka shows, also of those that make no row. None: of nothing."""
 

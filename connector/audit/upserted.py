@@ -63,18 +63,13 @@ def upserted(
     events = changes(records, sink, cut)
     truncated = _truncated(events) if sink.apply_as_truncates else None
     expected = _expected(events, truncated, records, columns, sink)
-    width = len(sink.key)
-    same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(width)))
-    keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(width)}
+    keys = {f"g{index}": F.expr(f"coalesce(e_k{index}, r_k{index})") for index in range(len(sink.key))}
     sure = whole or (unread is None and shows_every_later(cut, ordered=ordered, by_kafkas_key=by_kafkas_key))
     merged, known = sink.ignore_null_updates is not False or records.partial, whole and not earlier.any
     kind = kind_sql(
         columns, sink, whole=known, sure=sure, later=committed_later, merged=merged, truncates=truncated is not None
     )
-    joined = expected.join(stored, same, "full")
-    joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
-    if truncated is not None:
-        joined = joined.crossJoin(F.broadcast(truncated.selectExpr("truncated AS e_truncated")))
+    joined = _side_by_side(expected, stored, truncated, columns, records, sink)
     joined = joined.withColumns(
         {
             "kind": F.expr(kind),
@@ -164,6 +159,25 @@ def kind_sql(
         f"WHEN NOT r_marked <=> (e_state = 'marked') THEN IF(e_deleted_later, 'ahead', '{deleted}') "
         f"WHEN alike THEN 'right' ELSE '{other}' END"
     )
+
+
+def _side_by_side(
+    expected: DataFrame,
+    stored: DataFrame,
+    truncated: DataFrame | None,
+    columns: StructType,
+    records: Records,
+    sink: DeltaUpsertSink,
+) -> DataFrame:
+    """What is expected and what is there, by key, whether both are ``alike``, and ``e_truncated`` if there may be."""
+    from pyspark.sql import functions as F
+
+    same = F.expr(" AND ".join(f"e_k{index} = r_k{index}" for index in range(len(sink.key))))
+    found = alike("e_values", "r_values", columns, records.defaults, "e_lacks", records.numbered)
+    joined = expected.join(stored, same, "full").withColumn("alike", found)
+    if truncated is None:
+        return joined
+    return joined.crossJoin(F.broadcast(truncated.selectExpr("truncated AS e_truncated")))
 
 
 def _truncated(events: DataFrame) -> DataFrame:

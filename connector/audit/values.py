@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from connector.audit.in_both import as_in
@@ -51,13 +51,33 @@ def paths_lacking(value: Column | None, key: Column | None) -> Column:
     return F.concat(nothing, *(F.coalesce(each, nothing) for each in arrays))
 
 
-def alike(one: str, other: str, columns: StructType, defaults: Mapping[str, Default], lacks: str) -> Column:
-    """Whether comparable values are the same. A field that the record lacks has its default, or null where the row was
-    written before the table had the field: both are right. ``lacks``: a column with the paths of such fields."""
+def alike(
+    made: str,
+    there: str,
+    columns: StructType,
+    defaults: Mapping[str, Default],
+    lacks: str,
+    numbered: Collection[str] = (),
+) -> Column:
+    """Whether comparable values of a record and a row are the same. A field that the record lacks has its default, or
+    null where the row was written before the table had the field: both are right. ``lacks``: a column with the paths of
+    such fields. ``numbered``: columns in which the row may have anything where the record has null."""
     from pyspark.sql import functions as F
 
-    sides = (with_defaults(F.col(name), columns, defaults, F.col(lacks)) for name in (one, other))
-    return next(sides).eqNullSafe(next(sides))
+    one, other = (with_defaults(F.col(name), columns, defaults, F.col(lacks)) for name in (made, there))
+    given = {at: F.col(made)[f"v{at}"].isNotNull() for at, name in enumerate(columns.names) if name in numbered}
+    return one.eqNullSafe(where_given(other, columns, given))
+
+
+def where_given(values: Column, columns: StructType, given: Mapping[int, Column]) -> Column:
+    """Comparable values, with null in the columns at these indexes where they aren't ``given``."""
+    from pyspark.sql import functions as F
+
+    if not given:
+        return values
+    parts = ((values[f"v{index}"], given.get(index, F.lit(True)), f"v{index}") for index in range(len(columns)))
+    kept = (F.when(there, value).alias(name) for value, there, name in parts)
+    return F.when(values.isNotNull(), F.struct(*kept, values["timestamp"].alias("timestamp")))
 
 
 def with_defaults(values: Column, columns: StructType, defaults: Mapping[str, Default], lacks: Column) -> Column:

@@ -38,6 +38,7 @@ def found(
     *,
     several: bool = False,
     on_new_column: str = "ignore",
+    numbered: frozenset[str] = frozenset(),
     **sink: Any,
 ) -> dict[str, int]:
     """Counts of kinds. Each text is the columns of a record, or of a row: SQL, with an offset ``o``."""
@@ -53,7 +54,7 @@ def found(
         }
     )  # fmt: skip
     defaults = {"n": Default("n", '{"v": 0}'), "at.n": Default("at.n", '{"v": 0}')} if LACKS in frame.columns else {}
-    records = Records(frame, StructType(own), several, defaults)
+    records = Records(frame, StructType(own), several, defaults, numbered=numbered)
     records, rows, _ = _in_both(config, records, rows, Forms(Form(StructType(own)), None, False, None))
     if isinstance(config.sinks[0], DeltaUpsertSink):
         counts = upserted(
@@ -103,6 +104,14 @@ def test_null_is_the_default_where_the_record_lacks_the_field_alone(spark: Spark
     ]
     there = [record.format(id_, n, has) for id_, n in ((1, null), (2, 0), (3, null), (4, 0))]
     assert found(spark, made, there, **sink) == {"found": 2, "altered": 2}
+
+
+@pytest.mark.parametrize("sink", [{}, {"key": "id"}])
+def test_what_delta_may_fill_is_compared_where_records_have_it(spark: SparkSession, sink: dict[str, Any]) -> None:
+    made = ["{0} AS id, {1} AS n, {0} AS o".format(*each) for each in ((1, 7), (2, 8), (3, "CAST(NULL AS INT)"))]
+    there = ["{0} AS id, {1} AS n, {0} AS o".format(*each) for each in ((1, 7), (2, 9), (3, 4))]
+    assert found(spark, made, there, numbered=frozenset({"n"}), **sink) == {"found": 2, "altered": 1}
+    assert found(spark, made, there, **sink) == {"found": 1, "altered": 2}
 
 
 def test_the_row_of_a_record_whose_json_sorts_last_counts_by_all_that_the_record_has(spark: SparkSession) -> None:

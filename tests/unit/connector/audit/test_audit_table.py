@@ -61,10 +61,14 @@ def filled(commits: object, checkpoints: object, version: str = "4") -> frozense
 
     table._spark, table._sql = SimpleNamespace(sql=sql, read=log), "t"  # type: ignore[assignment]
     found = table.filled()
+    if found is not None:
+        numbers.append(found.numbered)
     assert log.paths in ([], ["file:/t/_delta_log/*.json", "file:/t/_delta_log/*.checkpoint*.parquet"])
-    return found
+    return found.alone if found is not None else None
 
 
+numbers: list[frozenset[str]] = []
+"""The columns that take a value and may have one of Delta's, of each call."""
 NONE = ()
 """Files without columns: commits that didn't change them."""
 
@@ -93,6 +97,14 @@ def test_the_newest_file_counts() -> None:
     old, new = columns(), columns("twice")
     assert filled(("008.json", new), ("007.checkpoint.parquet", old)) == {"twice"}
     assert filled(("006.json", old), ("007.checkpoint.parquet", new)) == {"twice"}
+
+
+@pytest.mark.parametrize(("explicit", "fills"), [({}, True), (False, True), (True, False)])
+def test_an_identity_that_takes_the_values_of_records_is_compared(explicit: object, fills: bool) -> None:
+    told = {"delta.identity.start": 1} | ({"delta.identity.allowExplicitInsert": explicit} if explicit != {} else {})
+    log = json.dumps({"fields": [{"name": "n", "metadata": {}}, {"name": "number", "metadata": told}]})
+    assert filled(("008.json", log), None, version="6") == ({"number"} if fills else set())
+    assert numbers[-1] == (set() if fills else {"number"})
 
 
 def test_where_nothing_tells_nobody_knows() -> None:
