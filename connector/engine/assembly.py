@@ -354,10 +354,7 @@ def assembled(
             config = with_schema(config, spark, source, held)
             if reads and spark.conf.get(TUNING, "false") == "true" and worthwhile(config) and not brief():
                 stack.enter_context(rehearsed(config, spark, held))
-            log = None
-            if config.two_phase and config.coordinator is not None:
-                place, few = config.coordinator, stack.enter_context(_of_few(spark, config))
-                log = Log(few, path=place.folder, name=place.table, pipeline=config.name, run=run)
+            log = stack.enter_context(_log(spark, config, run))
             routes, none, newest = None, no_records(spark), NewestSchemas(pinned_schemas(config, log))
             small = sum(held.ends.values()) <= SMALL
             made: Sequence[Output]
@@ -383,11 +380,18 @@ def assembled(
 
 
 @contextmanager
-def _of_few(spark: SparkSession, config: PipelineConfig) -> Iterator[SparkSession]:
-    """A session of its own for the coordinator log, if it may be tuned: an entry is a few rows."""
+def _log(spark: SparkSession, config: PipelineConfig, run: str) -> Iterator[Log | None]:
+    """The coordinator log, in a session of its own if that may be tuned: an entry is a few rows. None: there is none.
+
+    ``run``: the run's id.
+    """
+    place = config.coordinator
+    if not config.two_phase or place is None:
+        yield None
+        return
     settings = settings_for_few(spark, config.spark_options)
-    with isolated(spark) if settings else nullcontext(spark) as own, with_settings(own, settings):
-        yield own
+    with isolated(spark) if settings else nullcontext(spark) as few, with_settings(few, settings):
+        yield Log(few, path=place.folder, name=place.table, pipeline=config.name, run=run)
 
 
 def _has_begun(log: Log) -> bool:
