@@ -122,6 +122,7 @@ def invoked(*arguments: object) -> str:
     return result.output
 
 
+@pytest.mark.breadth
 def test_a_backfill_in_avro_and_a_live_topic_in_json_make_one_table(shop: Shop) -> None:
     """Deletes of the one hold for late updates of the other; each flow's dead letters are its own; a kill in between
     changes nothing."""

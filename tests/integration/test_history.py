@@ -266,7 +266,7 @@ def test_a_weaker_delivery_takes_no_harm_from_records_that_come_again(session: "
     log = [Change("x", 3, 0, 0, "d"), Change("x", 1, 0, 1), Change("x", 2, 0, 2, a=1), Change("x", 4, 0, 3, a=2)]
     log += [Change("y", 1, 0, 4), Change("-", 3, 0, 5, "x"), Change("y", 4, 0, 6)]
     assert table.write(log, plain=True).rows == 5
-    for again in (log, log[1:2], log[:1], log[4:5], log[5:6]):
+    for again in (log, log[1:2], log[4:6]):
         assert table.write(again, plain=True).rows == 0
     assert table.versions() == history_of(log, by_sequence=True, tracked="ab")
 
