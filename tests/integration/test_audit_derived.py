@@ -181,7 +181,7 @@ def test_a_truncate_ends_what_is_current_and_what_its_snapshot_has_stays(lake: L
         "key": "k", "sequence_by": "s", "apply_as_deletes": "op = 'D'", "apply_as_truncates": "op = 'T'",
         "column_list": ["k", "n"],
     }  # fmt: skip
-    options = {"schema": CHANGES, "sink": sink, "epoch": {"max_records": 3}}
+    options = {"schema": CHANGES, "sink": sink, "epoch": {"max_records": 7}}
     lake.pipeline("history", **options).run()
     topic.send(change("late", 2, 7), change("x", 1, 7), partition=1)  # behind the truncate's record, not behind it
     lake.pipeline("history", **options).run()
