@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
+from sinks.delta.changed_rows import GONE, changing_sql
 from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_batch, merge_epoch
@@ -39,7 +40,6 @@ from sinks.delta.proof import Proof
 from sinks.delta.recorded_columns import EVENT_PLACE, SYSTEM, SYSTEM_END, SYSTEM_START, RecordedColumns
 from sinks.delta.recorded_spans import spans_sql
 from sinks.delta.refusals import about_refused_rows
-from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.upsert_rule import SOURCE
 from sinks.delta.version_columns import END, START, STATE, struct_of
@@ -49,8 +49,6 @@ from sinks.spark.sql import MICROSECONDS, identifier, struct_sql, to_json
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-_GONE = "lakelock gone"
 
 
 class DeltaBitemporal:
@@ -79,7 +77,7 @@ class DeltaBitemporal:
         """Fail if the write would fail because of its rows: a broken constraint. Writes nothing."""
         limits = demands(self._table)
         if limits:
-            stored = self._versions.changed(rows).where(f"NOT {identifier(_GONE)}").drop(_GONE)
+            stored = self._versions.changed(rows).where(f"NOT {identifier(GONE)}").drop(GONE)
             refuse_broken(as_stored(stored, self._table, stored.columns), limits, self._columns.key)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
@@ -246,7 +244,7 @@ class _Versions:
         }
         return compared.where(f"after IS NULL OR NOT (before <=> {now})").selectExpr(
             *(f"{sql[name]} AS {identifier(name)}" for name in columns.table(events).names),
-            f"after IS NULL AS {identifier(_GONE)}",
+            f"after IS NULL AS {identifier(GONE)}",
         )
 
     def _tie(self, names: Sequence[str]) -> str:
@@ -284,21 +282,6 @@ def merge_sql(target: str, columns: RecordedColumns, events: StructType, within:
 
     ``target``: SQL of the table; ``events``: schema of the epoch's events; ``within``: as in ``changed``.
     """
-    names = [identifier(name) for name in columns.table(events).names]
-    on = " AND ".join(f"t.{name} = s.{name}" for name in (*map(identifier, columns.key), START, SYSTEM_START))
-    gone = f"s.{identifier(_GONE)}"
-    values = ",\n".join(f"t.{name} = s.{name}" for name in names)
-    return "\n".join(
-        [
-            f"MERGE INTO {target} AS t",
-            f"USING {SOURCE} AS s",
-            f"ON {on} AND t._offset IS NOT NULL{within and f' AND {within}'}",
-            f"WHEN MATCHED AND {gone}",
-            indented("THEN DELETE"),
-            "WHEN MATCHED",
-            indented(f"THEN UPDATE SET\n{indented(values)}"),
-            f"WHEN NOT MATCHED AND NOT {gone}",
-            indented(f"THEN INSERT {parentheses(listed(names))}"),
-            indented(f"VALUES {parentheses(listed(f's.{name}' for name in names))}"),
-        ]
+    return changing_sql(
+        target, columns.table(events).names, (*map(identifier, columns.key), START, SYSTEM_START), within
     )

@@ -29,6 +29,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sinks.contract import Committed, Epoch, Position
+from sinks.delta.changed_rows import GONE, changing_sql
 from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_batch, merge_epoch
@@ -38,7 +39,6 @@ from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partiti
 from sinks.delta.noted import forgotten_if_fenced, noted_by
 from sinks.delta.proof import Proof
 from sinks.delta.refusals import about_refused_rows
-from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.truncated import deleting, known, split, touched_by
@@ -54,8 +54,6 @@ from sinks.spark.sql import MICROSECONDS, identifier, struct_sql, to_json
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-_GONE = "lakelock gone"
 
 
 class DeltaHistory:
@@ -96,7 +94,7 @@ class DeltaHistory:
         with about_moved_keys(self._table.label):
             if limits:
                 changed = self._versions.changed(rows, passed, note=False)
-                stored = changed.where(f"NOT {identifier(_GONE)}").drop(_GONE)
+                stored = changed.where(f"NOT {identifier(GONE)}").drop(GONE)
                 stored = as_stored(stored, self._table, stored.columns)
                 refuse_broken(stored, limits, self._versions.columns.key)
             elif "_sequence" not in rows.columns:
@@ -307,7 +305,7 @@ class _Versions:
         names = self.columns.table(events).names
         return differ.selectExpr(
             *(f"{sql[name]} AS {identifier(name)}" for name in names),
-            f"NOT at <=> start AS {identifier(_GONE)}",
+            f"NOT at <=> start AS {identifier(GONE)}",
         )
 
     def _fingerprint(self, end: str, events: StructType) -> str:
@@ -345,21 +343,4 @@ def merge_sql(target: str, columns: VersionColumns, events: StructType, within: 
 
     ``target``: SQL of the table; ``events``: schema of the epoch's events; ``within``: as in ``changed``.
     """
-    names = [identifier(name) for name in columns.table(events).names]
-    on = " AND ".join(f"t.{name} = s.{name}" for name in (*map(identifier, columns.key), START))
-    gone = f"s.{identifier(_GONE)}"
-    values = ",\n".join(f"t.{name} = s.{name}" for name in names)
-    return "\n".join(
-        [
-            f"MERGE INTO {target} AS t",
-            f"USING {SOURCE} AS s",
-            f"ON {on} AND t._offset IS NOT NULL{within and f' AND {within}'}",
-            f"WHEN MATCHED AND {gone}",
-            indented("THEN DELETE"),
-            "WHEN MATCHED",
-            indented(f"THEN UPDATE SET\n{indented(values)}"),
-            f"WHEN NOT MATCHED AND NOT {gone}",
-            indented(f"THEN INSERT {parentheses(listed(names))}"),
-            indented(f"VALUES {parentheses(listed(f's.{name}' for name in names))}"),
-        ]
-    )
+    return changing_sql(target, columns.table(events).names, (*map(identifier, columns.key), START), within)
