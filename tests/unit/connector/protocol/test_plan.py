@@ -106,14 +106,21 @@ def test_a_bound_below_one_is_refused() -> None:
         plan(Offsets(), Offsets(), 0)
 
 
-def test_an_epoch_of_ten_thousand_partitions_is_planned_at_once() -> None:
-    """Some 0.1 s of one core."""
-    position = Offsets({TopicPartition("t", p): 10**12 for p in range(10_000)})
-    ends = Offsets({TopicPartition("t", p): 10**12 + p * 1000 for p in range(10_000)})
-    held = TopicsHeld(position, ends, {"t": "id"}, datetime.now(timezone.utc))
-    started = time.process_time()
-    bound = within_bytes(position, ends, 10**9, 10**10, {TopicPartition("t", 0): 100.0})
-    epoch = next_epoch("p", "run", None, Resumption(position), held, max_records=bound, now=held.asked_at)
-    assert time.process_time() - started < 1
-    assert epoch is not None
-    assert epoch.span == bound == 10**8
+def test_the_time_of_a_plan_grows_with_its_partitions_and_not_with_their_square() -> None:
+    """Some 0.1 s for 10,000. Each time is the best of three of this thread alone, as others share the machine."""
+
+    def seconds(partitions: int) -> float:
+        position = Offsets({TopicPartition("t", p): 10**12 for p in range(partitions)})
+        ends = Offsets({TopicPartition("t", p): 10**12 + p * 1000 for p in range(partitions)})
+        held = TopicsHeld(position, ends, {"t": "id"}, datetime.now(timezone.utc))
+        taken = []
+        for _ in range(3):
+            started = time.thread_time()
+            bound = within_bytes(position, ends, 10**9, 10**10, {TopicPartition("t", 0): 100.0})
+            epoch = next_epoch("p", "run", None, Resumption(position), held, max_records=bound, now=held.asked_at)
+            taken.append(time.thread_time() - started)
+            assert epoch is not None
+            assert epoch.span == bound == 10**8
+        return min(taken)
+
+    assert seconds(10_000) < 40 * seconds(1_000), "ten times the partitions; the square would be 100"

@@ -121,9 +121,9 @@ def test_a_server_that_hangs_holds_up_nobody(server: Sent, caplog: pytest.LogCap
     with webhook(url(server), of="flights", patience=patient) as hook:
         for number in range(5):
             hook.send("failed", {"n": number})
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 10, "to send doesn't wait for the timeout"
         assert server.came.wait(10)
-    assert time.monotonic() - began < 10, "the end of a run doesn't wait for the timeout"
+    assert time.monotonic() - began < 30, "the end of a run doesn't wait for the timeout"
     server.held.set()
     (said,) = warnings(caplog)
     assert said.startswith("notify: 5 of the messages of flights couldn't be sent within 0.3 s of the run's end.")
@@ -156,7 +156,7 @@ def test_a_run_without_messages_ends_at_once_and_leaves_no_thread() -> None:
     began = time.monotonic()
     with webhook(SecretStr("http://127.0.0.1:1/"), of="silent"):
         assert "lakelock-notify-silent" in {thread.name for thread in threading.enumerate()}
-    assert time.monotonic() - began < 0.4
+    assert time.monotonic() - began < 5, "the grace is 10 seconds"
     assert "lakelock-notify-silent" not in {thread.name for thread in threading.enumerate()}
 
 
