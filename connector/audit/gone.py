@@ -50,13 +50,15 @@ def gone_before(
     keyed = sink if isinstance(sink, KeyedSink) else None
     columns = table_columns(records.columns, keyed) if keyed else records.columns
     key = keyed.key if keyed else ()
-    same = [f"r{name}" for name in PLACE]
+    sequenced = keyed is not None and keyed.sequence_by is not None and isinstance(keyed, DeltaUpsertSink)
+    same = [f"r{name}" for name in PLACE] + (["r_sequence"] if sequenced else [])
 
     def shaped(frame: DataFrame) -> DataFrame:
         shaped = frame.select(
             *(F.col(name).alias(f"r{name}") for name in PLACE),
             comparable_values(columns, frame).alias("r_values"),
             *(F.col(identifier(name)).alias(f"r_k{index}") for index, name in enumerate(key)),
+            *([F.col("_sequence").alias("r_sequence")] if sequenced else []),
         )
         mine = shaped.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False))) if leave_out else shaped
         return placed(mine, cut).select(*shaped.columns, "r_zone")
@@ -69,9 +71,8 @@ def gone_before(
     kind = _GONE
     if keyed:
         said = changes(records, keyed, cut)
-        # A history leaves rows alone that it hasn't made.
-        if isinstance(keyed, DeltaUpsertSink) and not said.where("e_change = 'truncate'").isEmpty():
-            return []
+        if sequenced:  # a history leaves rows alone that it hasn't made
+            gone = _unless_truncated(gone, said)
         written = shaped(rows).where("r_zone <> 'nowhere'")
         of_rows = written.select(*(F.col(name).alias(f"e_k{index}") for index, name in enumerate(keys)))
         concerned = said.select(*of_rows.columns).unionByName(of_rows).distinct()
@@ -80,6 +81,15 @@ def gone_before(
         kind = _GONE if whole else "unchecked"
     shown = F.to_json(F.struct(*(F.col(name).alias(of) for name, of in zip(keys, key, strict=True)))) if key else None
     return counted(gone.withColumn("at", F.expr(_AT)), {kind: "times"}, {kind: "at"}, shown)
+
+
+def _unless_truncated(gone: DataFrame, changes: DataFrame) -> DataFrame:
+    """The rows that no truncate has removed: it leaves those that are newer alone."""
+    from pyspark.sql import functions as F
+
+    newest = changes.where("e_change = 'truncate'").selectExpr("max(e_order) AS truncated")
+    order = "struct(r_sequence AS e_sequence, r_topic AS e_topic, r_partition AS e_partition, r_offset AS e_offset)"
+    return gone.crossJoin(F.broadcast(newest)).where(f"({order} <= truncated) IS NOT TRUE").drop("truncated")
 
 
 def unless_others(

@@ -422,9 +422,7 @@ def test_an_expression_that_cannot_name_a_table(routed: Routed, by: str, said: s
 @pytest.mark.parametrize("sink", [None, pytest.param(UPSERT, marks=BREADTH)])
 def test_the_auditor_finds_each_record_in_its_own_table_alone(routed: Routed, sink: Any) -> None:
     assert routed.lake.spark is not None
-    routed.send(("a", "x", 1), ("b", "y", 2), ("b", "z", 3))
-    routed.run(sink=sink)
-    routed.send(("a", "w", 4))
+    routed.send(("a", "x", 1), ("b", "y", 2), ("b", "z", 3), ("a", "w", 4))
     routed.run(sink=sink)
     exact = {"a": {"expected": 2, "found": 2}, "b": {"expected": 2, "found": 2}}
     assert routed.verified(sink=sink) == exact

@@ -248,6 +248,23 @@ def test_a_row_from_before_the_first_epoch_that_a_truncate_has_removed_is_resurr
     assert counts(verify(lake, "upsert", sink=sink)) == {"expected": 1, "found": 1, "resurrected": 3}
 
 
+@breadth
+def test_a_truncate_explains_no_missing_row_from_before_the_first_epoch_that_is_newer(lake: Lake) -> None:
+    adopted(lake, columns=f"k STRING, n INT, _sequence INT, {PLACES}")
+    lake.sql("UPDATE {t} SET _sequence = 25", "upsert")
+    lake.sql("INSERT INTO {t} (k, n, _sequence) VALUES ('old', 1, 5)", "upsert")
+    sink = {"sequence_by": "n", "apply_as_truncates": "k = 'all'"}
+    lake.topic.send_rows([("d", 10), ("all", 20)], partition=0)
+    lake.pipeline("upsert", sink=sink).run()
+    held = lake.rows("upsert")
+    found = verify(lake, "upsert", sink=sink)
+    assert counts(found) == {"held_before": len(held)}
+    assert "old" not in {row[0] for row in held}
+    as_the_pipeline(lake, "upsert", "DELETE FROM {t} WHERE k = 'b'")
+    left = len(lake.rows("upsert"))
+    assert counts(verify(lake, "upsert", sink=sink)) == {"held_before": left, "gone_before": len(held) - left}
+
+
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 def test_what_would_say_nothing_of_old_rows_is_not_added(lake: Lake) -> None:
     lake.sql("CREATE TABLE {t} (n INT) USING delta", "upsert")
