@@ -193,8 +193,8 @@ def chaos(
 
     Kills and pauses pipelines, kills the broker, cuts connections, and starts second writers.
 
-    Meanwhile three pipelines (transactional append and upsert, idempotent upsert) read one topic. Afterwards they read
-    it to its end, and the auditor compares the tables with Kafka.
+    Meanwhile four pipelines read one topic: an append, an upsert, an upsert that keeps values which later records don't
+    send, and an idempotent upsert. Afterwards they read it to its end, and the auditor compares the tables with Kafka.
     """
     from connector.lab.trials.chaos import run_chaos
 

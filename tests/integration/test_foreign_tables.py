@@ -70,7 +70,6 @@ FEATURES: Mapping[str, Feature] = {
         column="origin STRING DEFAULT 'somebody'",
         properties={"delta.feature.allowColumnDefaults": "supported"},
         holds="origin = 'somebody'",
-        at_once=False,
     ),
     "row tracking": Feature(properties={"delta.enableRowTracking": "true"}),
     "type widening": Feature(

@@ -54,8 +54,14 @@ PIPELINES: Mapping[str, tuple[str, Sink]] = {
     "transactional_append": ("transactional", "append"),
     "transactional_upsert": ("transactional", "upsert"),
     "idempotent_upsert": ("idempotent", "upsert"),
+    "transactional_kept": ("transactional", "upsert"),
 }
 """Delivery and sink, by name."""
+_KEPT = """
+SELECT k, n, IF(n % 3 = 0, NULL, n) AS large, IF(n % 3 = 0, array('large'), array()) AS _unavailable FROM records
+"""
+"""Every third record leaves ``large`` unsent, as a database does with a large column that an update didn't touch: the
+row keeps what an earlier record brought, in whatever epoch that was."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ def run_chaos(
     """Run the trial: ``records`` records and ``faults`` faults within ``seconds`` seconds, then the audit.
 
     ``folder``: receives tables, pipeline files and logs. ``together``: run one pipeline with four sinks, whose object
-    store fails at random, instead of three pipelines with a table each. Raises `LakelockError` if the pipelines
+    store fails at random, instead of `PIPELINES`, with a table each. Raises `LakelockError` if the pipelines
     can't drain the topic afterwards.
     """
     planned = plan_faults(seconds, faults, seed)
@@ -336,5 +342,6 @@ def _write_pipeline(folder: Path, name: str, bootstrap: str) -> Path:
             "max.poll.records": str(EPOCH),
         },
         trigger={"interval": "1 second"},
+        transform=_KEPT if name == "transactional_kept" else None,
     )
     return file
