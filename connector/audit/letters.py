@@ -160,6 +160,8 @@ def _counts(
     # Letters of an epoch that isn't committed, or from before the claim, aren't judged.
     judged = f"is_record OR r_zone IN ('checked', 'unchecked') OR {nowhere}"
     # Of several rows of one record, each reason has a letter.
+    missing = "IF(believed OR unfounded, 0, coalesce(size(array_except(problems, reasons)), 0))"
+    counts["letters_lost"] += f" + IF(is_record AND is_letter, {missing}, 0L)"
     believed = f"reason NOT IN ({', '.join(map(literal, judged_reasons))})"
     own = f"size(filter(reasons, reason -> array_contains(problems, reason) OR ({believed})))"
     once = f"IF(problems IS NULL, 1, greatest({own}, 1))"

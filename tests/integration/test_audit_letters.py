@@ -158,6 +158,9 @@ def test_a_record_has_a_letter_of_each_reason_that_its_rows_have(lake: Lake, top
         copied = f"SELECT DISTINCT 'no_sequence', {columns} FROM {{t}} WHERE _offset = {offset}"
         lake.sql(f"INSERT INTO {{t}} (reason, {columns}) {copied}", "letters")
     assert counts(verify(lake, "upsert", **options))["letters_duplicated"] == 2
+    lake.sql("DELETE FROM {t} WHERE _offset = 2 AND reason = 'no_key'", "letters")
+    damaged = counts(verify(lake, "upsert", **options))
+    assert (damaged["letters_lost"], damaged["letters_duplicated"]) == (1, 2)
 
 
 EXACT = {
