@@ -8,14 +8,11 @@ time without it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from connector.audit.claim import Bounds
-from connector.audit.counted import one_each
-from connector.audit.history import versions_of
+from connector.audit.history import Versions, versions_of
 from connector.audit.records import Records, changes, sequence_type, system_type, table_columns
-from connector.audit.rows import Earlier, found_rows, without_record
-from connector.audit.values import alike
 from connector.config import DeltaHistorySink
 
 if TYPE_CHECKING:
@@ -25,58 +22,18 @@ if TYPE_CHECKING:
 _PLACE = ("topic", "partition", "offset")
 
 
-def recorded_versions(
-    records: Records,
-    rows: DataFrame,
-    cut: Sequence[Bounds],
-    sink: DeltaHistorySink,
-    *,
-    whole: bool,
-    committed_later: bool,
-    leave_out: Sequence[str],
-    earlier: Earlier,
-    unread: DataFrame | None,
-) -> list[dict[str, Any]]:
-    """The counts for a bitemporal delta_history table. A row is identified by its key, the record that started its
-    version, both its starts, and the parameters are as in ``connector.audit.history``."""
-    from pyspark.sql import functions as F
-
-    columns = table_columns(records.columns, sink)
+def recorded_versions(records: Records, cut: Sequence[Bounds], sink: DeltaHistorySink) -> Versions:
+    """Those of a bitemporal delta_history table. A row is identified by its key, the record that started its version,
+    and when it was recorded."""
     sequence, system = sequence_type(records, sink), system_type(records, sink)
-    more = {
-        "r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence),
-        "r_recorded": ("__SYSTEM_START_AT", system), "r_until": ("__SYSTEM_END_AT", system),
+    columns = table_columns(records.columns, sink)
+    times = {
+        "start": ("__START_AT", sequence), "end": ("__END_AT", sequence),
+        "recorded": ("__SYSTEM_START_AT", system), "until": ("__SYSTEM_END_AT", system),
     }  # fmt: skip
-    stored = found_rows(
-        rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread,
-        shown=records.shown,
-    )  # fmt: skip
-    expected = _expected(changes(records, sink, cut), columns, sink, several=records.several)
-    keys = [f"k{index}" for index in range(len(sink.key))]
     # At one time a record starts one version of a key, unless it makes several rows.
     identity = [*_PLACE, "recorded", *(["start"] if records.several else [])]
-    same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *identity)))
-    doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
-    without, no_record = "unexpected" if whole else "doubtful", without_record(committed_later)
-    kind = (
-        "CASE WHEN r_zone IS NULL THEN NULL "
-        f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
-        f"WHEN e_offset IS NULL THEN {no_record} "
-        "WHEN alike AND e_start <=> r_start AND e_end <=> r_end AND e_until <=> r_until THEN 'right' "
-        f"ELSE {doubtful} END"
-    )
-    joined = expected.join(stored, same, "full")
-    joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
-    joined = joined.withColumns(
-        {
-            "kind": F.expr(kind),
-            "wanted": F.expr("e_offset IS NOT NULL"),
-            "sure": F.expr(f"{'true' if whole else 'false'} AND NOT coalesce(e_later, false)"),
-            **{f"g{index}": F.expr(f"coalesce(e_{name}, r_{name})") for index, name in enumerate(keys)},
-            **{f"place_{name}": F.expr(f"coalesce(e_{name}, r_{name})") for name in identity},
-        }
-    )
-    return one_each(joined, sink.key, within=[f"place_{name}" for name in identity])
+    return Versions(_expected(changes(records, sink, cut), columns, sink, several=records.several), times, identity)
 
 
 def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, several: bool) -> DataFrame:

@@ -21,7 +21,7 @@ from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.flows import of_flow, united
 from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
-from connector.audit.history import versions
+from connector.audit.history import versioned, versions
 from connector.audit.holes import rows_in_holes
 from connector.audit.in_both import in_both, null
 from connector.audit.letters import told_apart
@@ -113,10 +113,10 @@ def compare(
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
-        of_versions = recorded_versions if sink.bitemporal else versions
-        found = of_versions(
-            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,
-            unread=unread,
+        expected = recorded_versions(made, cut, sink) if sink.bitemporal else versions(made, cut, sink)
+        found = versioned(
+            expected, made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out,
+            earlier=earlier, unread=unread,
         )  # fmt: skip
     elif isinstance(sink, DeltaUpsertSink):
         found = upserted(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
@@ -20,7 +21,27 @@ if TYPE_CHECKING:
 _PLACE = ("topic", "partition", "offset")
 
 
-def versions(
+@dataclass(frozen=True)
+class Versions:
+    """The versions that the records make."""
+
+    expected: DataFrame
+    """As ``versions_of`` gives them."""
+    times: Mapping[str, tuple[str, str]]
+    """From when to when a version holds: name -> (column of the table, its type). ``expected`` has e_ before a name."""
+    identity: Sequence[str] = _PLACE
+    """What tells the versions of a key apart, without the e_."""
+
+
+def versions(records: Records, cut: Sequence[Bounds], sink: DeltaHistorySink) -> Versions:
+    """Those of a delta_history table. A version is identified by its key and the record that started it."""
+    sequence, columns = sequence_type(records, sink), table_columns(records.columns, sink)
+    expected = versions_of(changes(records, sink, cut), columns, sink, partial=records.partial, several=records.several)
+    return Versions(expected, {"start": ("__START_AT", sequence), "end": ("__END_AT", sequence)})
+
+
+def versioned(
+    versions: Versions,
     records: Records,
     rows: DataFrame,
     cut: Sequence[Bounds],
@@ -32,7 +53,7 @@ def versions(
     earlier: Earlier,
     unread: DataFrame | None,
 ) -> list[dict[str, Any]]:
-    """The counts for a delta_history table. A version is identified by its key and the record that started it.
+    """The counts for a table of ``versions``.
 
     Unless Kafka shows the ``whole`` claim, and each of its records can be read, a version that is missing or isn't as
     expected may be due to another record, and counts as doubtful. ``committed_later``, ``leave_out`` and ``earlier``:
@@ -40,26 +61,24 @@ def versions(
     """
     from pyspark.sql import functions as F
 
-    columns = table_columns(records.columns, sink)
-    sequence = sequence_type(records, sink)
-    more = {"r_start": ("__START_AT", sequence), "r_end": ("__END_AT", sequence)}
+    columns, times, identity = table_columns(records.columns, sink), versions.times, versions.identity
+    more = {f"r_{name}": column for name, column in times.items()}
     stored = found_rows(
         rows, columns, cut, key=sink.key, more=more, leave_out=leave_out, earlier=earlier, unread=unread,
         shown=records.shown,
     )  # fmt: skip
-    expected = versions_of(changes(records, sink, cut), columns, sink, partial=records.partial, several=records.several)
     keys = [f"k{index}" for index in range(len(sink.key))]
-    same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *_PLACE)))
+    same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *identity)))
     doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
     without, no_record = "unexpected" if whole else "doubtful", without_record(committed_later)
     kind = (
         "CASE WHEN r_zone IS NULL THEN NULL "
         f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
         f"WHEN e_offset IS NULL THEN {no_record} "
-        "WHEN alike AND e_start <=> r_start AND e_end <=> r_end THEN 'right' "
+        f"WHEN alike AND {' AND '.join(f'e_{name} <=> r_{name}' for name in times)} THEN 'right' "
         f"ELSE {doubtful} END"
     )
-    joined = expected.join(stored, same, "full")
+    joined = versions.expected.join(stored, same, "full")
     joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
     joined = joined.withColumns(
         {
@@ -67,10 +86,10 @@ def versions(
             "wanted": F.expr("e_offset IS NOT NULL"),
             "sure": F.expr(f"{'true' if whole else 'false'} AND NOT coalesce(e_later, false)"),
             **{f"g{index}": F.expr(f"coalesce(e_{name}, r_{name})") for index, name in enumerate(keys)},
-            **{f"place_{name}": F.expr(f"coalesce(e_{name}, r_{name})") for name in _PLACE},
+            **{f"place_{name}": F.expr(f"coalesce(e_{name}, r_{name})") for name in identity},
         }
     )
-    return one_each(joined, sink.key, within=[f"place_{name}" for name in _PLACE])
+    return one_each(joined, sink.key, within=[f"place_{name}" for name in identity])
 
 
 def versions_of(
