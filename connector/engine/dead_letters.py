@@ -69,10 +69,12 @@ class Letters:
         *,
         several: bool,
         explained: Callable[[DataFrame], DataFrame],
+        decided: bool = False,
     ) -> tuple[dict[str, DataFrame], int, str]:
         """Store the bad records as dead letters.
 
-        Returns the good rows of each sink, the number of letters, and what is wrong with the first one.
+        Returns the good rows of each sink, the number of letters, and what is wrong with the first one. ``decided``: a
+        decided epoch is committed however many of its records are bad.
 
         This is the rule "dead letters in step": the position never passes a bad record unless its letter is stored. So
         the letters are stored before the epoch's commit, and a letter counts once the position has passed its record.
@@ -104,7 +106,8 @@ class Letters:
         bad_of_sink = {row["sink"]: row["bad"] for row in counts}
         read = next(row["read"] for row in counts if row["sink"] is None)
         bad_ones = sum(bad_of_sink.values())
-        self._check_share(bad_ones, read, epoch)
+        if not decided:
+            self._check_share(bad_ones, read, epoch)
         letters = [
             _letters(frame, sink, explained if sink is None else None)
             for sink, frame in bad.items()

@@ -114,7 +114,7 @@ class Reading:
         # of them have.
         leading = decoded[max(decoded, key=lambda decode: decode.keeps_truncates)]
         if self.letters is not None and PROBLEM in leading.columns:
-            rows = self._sorted_out(self.letters, leading, rows, epoch)
+            rows = self._sorted_out(self.letters, leading, rows, epoch, again=again)
         else:
             rows = {name: refuse_values(frame, self._unfit(name, frame)) for name, frame in rows.items()}
         if self.timing is not None:
@@ -238,12 +238,12 @@ class Reading:
         return any(list(self.outputs[name].unfit(rows)) != list(limits) for name, (rows, limits) in self._rules.items())
 
     def _sorted_out(
-        self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch
+        self, letters: Letters, records: DataFrame, rows: Mapping[str, DataFrame], epoch: Epoch, *, again: bool
     ) -> dict[str, DataFrame]:
         marked = {name: self.marked(name, frame) for name, frame in rows.items()}
         good, self.set_aside, self.first_letter = letters.sort_out(
             records, {name: frame for name, frame in marked.items() if PROBLEM in frame.columns}, epoch,
-            several=self.several, explained=self._decoder.explained,
+            several=self.several, explained=self._decoder.explained, decided=again,
         )  # fmt: skip
         unkeyed = [name for name, output in self.outputs.items() if not output.decode.takes_tombstones]
         return {name: frame.drop(TOMBSTONE) if name in unkeyed else frame for name, frame in {**marked, **good}.items()}

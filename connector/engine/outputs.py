@@ -38,6 +38,7 @@ from sinks.delta.table import DeltaTable
 from sinks.delta.taken_back import TakesBack
 from sinks.delta.tombstones import forgotten
 from sinks.delta.two_phase import TwoPhaseDelta
+from sinks.delta.version_columns import left_out
 from sinks.errors import ConfigurationError, UnknownSchema
 from sinks.spark.cached import merging
 from sinks.spark.limits import Limit, of_partition
@@ -166,7 +167,10 @@ class Table:
         if detail.append_only and not isinstance(made.sink, DeltaAppend):
             raise append_only(self.label, "the pipeline changes rows")
         zone, carried = _zone(self.table), made.of_records.carried
-        faults = limits.faults(detail, self._demanding, made.columns, carried, zone=zone)
+        faults = [
+            *limits.faults(detail, self._demanding, made.columns, carried, zone=zone),
+            *left_out(self.table.schema, made.columns),
+        ]
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
         made.shape.check(self.table, begun=self._begun)
         return added

@@ -18,6 +18,7 @@ OF_ROWS = (
     "spark.sql.decimalOperations.", "spark.sql.charAsVarchar", "spark.sql.preserveCharVarcharTypeInfo",
     "spark.sql.readSideCharPadding", "spark.sql.sources.partitionColumnTypeInference", "spark.sql.variable.",
     "spark.sql.escapedStringLiterals", "spark.sql.parser.", "spark.sql.datetime", "spark.sql.columnNameOfCorruptRecord",
+    "spark.sql.function.", "spark.sql.icu.",
 )  # fmt: skip
 """What the names of settings begin with that may change what is stored, and not only how fast, or where."""
 ALWAYS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")

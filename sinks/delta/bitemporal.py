@@ -164,7 +164,7 @@ class _Versions:
         each with what tells whether it changes."""
         from pyspark.sql import functions as F
 
-        columns = self._columns
+        columns, there = self._columns, self._table.schema
         of_key = (
             self._table.spark.table(self._table.sql)
             .alias("t")
@@ -172,8 +172,8 @@ class _Versions:
             .where("_offset IS NOT NULL")  # leaves out rows that a person inserted
             .selectExpr(
                 f"{struct_of(columns.key)} AS key",
-                f"{columns.event(START, SYSTEM_START, 'false', events)} AS own",
-                f"CAST({STATE}.events AS ARRAY<{columns.sql_of_event(events)}>) AS events",
+                f"{columns.event(START, SYSTEM_START, 'false', events, there)} AS own",
+                f"{columns.stored_events(events, there)} AS events",
                 f"{self._before(START, SYSTEM_START, END, SYSTEM_END, f'{STATE}.events')} AS row",
             )
             .join(new.select("key").distinct(), "key", "left_semi")

@@ -253,6 +253,8 @@ class _Versions:
             )
         else:
             end += " OR struct(events[0].topic, events[0].partition) <> place"
+        there = self._table.schema
+        state = self.columns.stored_state(events, there)
         stored = (
             self._table.spark.table(self._table.sql)
             .alias("t")
@@ -261,8 +263,8 @@ class _Versions:
             .selectExpr(
                 f"{struct_of(self.columns.key)} AS key",
                 f"{struct_of(self.columns.tracked)} AS tracked",
-                f"coalesce({STATE}.events, array({self.columns.event(START, events)})) AS events",
-                f"{STATE}.ended_by AS ended_by",
+                f"coalesce({state}.events, array({self.columns.event(START, events, stored=there)})) AS events",
+                f"{state}.ended_by AS ended_by",
                 END,
             )
             .join(touched, "key")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinks.delta.table import COORDINATES
-from sinks.delta.version_columns import END, START, STATE, struct_of
+from sinks.delta.version_columns import END, START, STATE, values_of
+from sinks.spark.schema_changes import by_name
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
@@ -51,22 +52,28 @@ class RecordedColumns:
             ]
         )
 
-    def event(self, at: str, system: str, deletes: str, events: StructType) -> str:
+    def event(self, at: str, system: str, deletes: str, events: StructType, stored: StructType | None = None) -> str:
         """SQL of an event as ``_state`` keeps it. A delete has no values.
 
         ``at``, ``system``: SQL of its two sequences; ``deletes``: SQL of whether it is a delete; ``events``: schema of
-        the events.
+        the events; ``stored``: that of the table, if it is an event of one of the table's rows.
         """
         fields = [f"'at', {at}", f"'system', {system}", *(f"'{name[1:]}', {name}" for name in COORDINATES)]
         fields.append(f"'deletes', {deletes}")
         if self.values:
-            fields.append(f"'values', CASE WHEN NOT {deletes} THEN {struct_of(self.values)} END")
+            fields.append(f"'values', CASE WHEN NOT {deletes} THEN {values_of(self.values, events, stored)} END")
         # The cast makes the types of events the same that come from the table, and that are new.
         return f"CAST(named_struct({', '.join(fields)}) AS {self.sql_of_event(events)})"
 
     def sql_of_event(self, events: StructType) -> str:
         """The type of an event, in SQL."""
         return sql_type(self._event(events))
+
+    def stored_events(self, events: StructType, stored: StructType) -> str:
+        """SQL of the events that ``_state`` keeps, in the type of ``sql_of_event``. ``stored``: the table's schema."""
+        state = self.table(events)[STATE].dataType
+        brought = by_name(STATE, stored[STATE].dataType, state)
+        return f"CAST(({brought}).events AS ARRAY<{self.sql_of_event(events)}>)"
 
     def sql_of_before(self, events: StructType) -> str:
         """The type of what identifies a row, in SQL."""

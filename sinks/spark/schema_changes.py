@@ -73,6 +73,31 @@ def _holds(wide: DataType, narrow: DataType) -> bool:
     return (one, other) == ("double", "float")
 
 
+def by_name(value: str, kind: DataType, wanted: DataType, depth: int = 0) -> str:
+    """SQL of ``value``, whose type is ``kind``, with the fields of ``wanted`` in their order: null where ``kind`` lacks
+    one. A number that is wider stays so. CAST goes by the order of fields, whatever their names are."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if sql_type(kind) == sql_type(wanted):
+        return value
+    item = f"each{depth}"
+    if isinstance(kind, StructType) and isinstance(wanted, StructType):
+        there = {each.name.lower(): each for each in kind}
+        pairs = []
+        for each in wanted:
+            sql, mine = f"CAST(NULL AS {sql_type(each.dataType)})", there.get(each.name.lower())
+            if mine is not None:
+                sql = by_name(f"{value}.{identifier(mine.name)}", mine.dataType, each.dataType, depth)
+            pairs.append(f"{literal(each.name)}, {sql}")
+        return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(pairs)}) END"
+    if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
+        return f"transform({value}, {item} -> {by_name(item, kind.elementType, wanted.elementType, depth + 1)})"
+    if isinstance(kind, MapType) and isinstance(wanted, MapType):
+        of = by_name(item, kind.valueType, wanted.valueType, depth + 1)
+        return f"transform_values({value}, (name{depth}, {item}) -> {of})"
+    return value if _holds(kind, wanted) else f"CAST({value} AS {sql_type(wanted)})"
+
+
 def narrowed(value: str, rows: DataType, table: DataType, depth: int = 0) -> str:
     """SQL of ``value``, whose type is ``rows``, without the nested fields that ``table`` lacks."""
     from pyspark.sql.types import ArrayType, MapType, StructType

@@ -199,6 +199,31 @@ def test_a_restore_takes_the_events_back_with_the_rows(lake: Lake, topic: Topic)
 
 
 @pytest.mark.breadth
+def test_columns_in_another_order_are_the_same_columns(lake: Lake, topic: Topic) -> None:
+    """Of a table whose fields are in another order, too: events are kept in the order of the run that made it."""
+    logs = logs_of(9, number=90)
+    with_shop = {"column_list": ["k", "a", "b", "shop"]}
+    first = bitemporal.options(sink=with_shop) | {"schema": f"{bitemporal.SCHEMA}, shop STRUCT<x: INT, y: INT>"}
+    turned = bitemporal.options(sink=with_shop) | {
+        "schema": "shop STRUCT<y: INT, x: INT>, b INT, a INT, op STRING, sys INT, seq INT, k STRING"
+    }
+    sent: list[list[Change]] = [[] for _ in logs]
+    for number, options in enumerate((first, turned, first)):
+        for partition, log in enumerate(logs):
+            part = log[number * len(log) // 3 : (number + 1) * len(log) // 3]
+            sent[partition] += part
+            records = [(key, {**value, "shop": {"x": 1, "y": 2}}) for key, value in map(record, part)]
+            topic.send(*records, partition=partition)
+        lake.pipeline("history", **options).run()
+        assert rows_in(lake.path("history")) == rows_of(as_sent(sent))
+    assert lake.sql("SELECT DISTINCT shop.x, shop.y FROM {t} WHERE __START_AT <> __END_AT", "history") == [(1, 2)]
+    assert verify(lake, "history", **turned).ok
+    fewer = bitemporal.options()
+    with pytest.raises(SchemaMismatch, match="the pipeline has no shop, and _state keeps it of earlier records"):
+        lake.pipeline("history", **fewer).check()
+
+
+@pytest.mark.breadth
 def test_a_dead_letter_takes_its_place_in_both_times(lake: Lake, topic: Topic) -> None:
     """Also one that deletes, and after a rewind that has undone its retry."""
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}

@@ -19,7 +19,7 @@ from connector.derive import derive
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
-from sinks.errors import BadRecord, ConfigurationError, KeyMoved
+from sinks.errors import BadRecord, ConfigurationError, KeyMoved, SchemaMismatch
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -390,6 +390,28 @@ def test_columns_that_are_not_tracked_make_no_version(lake: Lake, topic: Topic) 
     topic.send(customer(1, "", "", 15, "delete"))
     pipeline.run()
     assert periods(lake) == [(1, "Ann", "Rome", 10, 15), (1, "Anna", "Rome", 20, 40), (1, "Anna", "Oslo", 40, None)]
+
+
+@pytest.mark.breadth
+def test_untracked_columns_in_another_order_are_the_same_columns(lake: Lake, topic: Topic) -> None:
+    """An event is kept with its untracked values, in the order of the run that made the table."""
+    sink = {"track_history_column_list": "name"}
+    orders = [SCHEMA, "at INT, op STRING, city STRING, name STRING, id INT"]
+    customers = [
+        lake.pipeline("history", schema=schema, sink={"key": "id", "sequence_by": "at", **sink}) for schema in orders
+    ]
+    for number, at in enumerate((10, 20, 15)):
+        topic.send(customer(1, "Ann", f"city {at}", at), customer(2, f"Bob {at}", f"city {at}", at), partition=0)
+        customers[number % 2].run()
+    assert sorted(lake.sql("SELECT id, name, city, at, op, __START_AT, __END_AT FROM {t}", "history"), key=repr) == [
+        (1, "Ann", "city 20", 20, "update", 10, None),
+        (2, "Bob 10", "city 10", 10, "update", 10, 15),
+        (2, "Bob 15", "city 15", 15, "update", 15, 20),
+        (2, "Bob 20", "city 20", 20, "update", 20, None),
+    ]
+    fewer = {"key": "id", "sequence_by": "at", **sink, "except_column_list": "city"}
+    with pytest.raises(SchemaMismatch, match="the pipeline has no city, and _state keeps it of earlier records"):
+        lake.pipeline("history", schema=orders[0], sink=fewer).check()
 
 
 @pytest.mark.breadth
