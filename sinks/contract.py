@@ -63,6 +63,8 @@ class Position:
     """How the position was found: ``commit``, ``restored``, ``cloned``, ``rows`` or ``group``."""
     restored_to: int | None = field(default=None, compare=False)
     """The epoch that it was restored to, where it was and nothing was committed since."""
+    went_back: bool = field(default=False, compare=False)
+    """A RESTORE has undone epochs, and nothing tells which ones."""
     replaced: str = field(default="", compare=False)
     """How somebody else has replaced what the pipeline had written, if so: then the sink doesn't hold it."""
 
@@ -73,7 +75,7 @@ class Position:
     @property
     def lacks_epochs(self) -> bool:
         """Whether a RESTORE has undone epochs, and nothing was committed since. One to the newest epoch undoes none."""
-        return self.restored_to not in (None, self.epoch)
+        return self.went_back or self.restored_to not in (None, self.epoch)
 
     @property
     def passed_none(self) -> bool:
@@ -90,7 +92,8 @@ class Position:
         These two decide what the next epoch may be. Other fields don't count: a sink in two-phase commit keeps only
         the epoch, owner and offsets. The owner doesn't count either: whoever made the last commit, the next epoch
         starts from the same offsets. A position with ``source="rows"`` is read from the rows, because the history was
-        cleaned. Rows don't show offsets that were read without giving rows, so there the epoch number decides alone.
+        cleaned. Rows don't show offsets that were read without giving rows, so there the epoch number decides alone,
+        unless a RESTORE has undone epochs.
         With ``source="group"`` the offsets are those of a consumer group, of which Kafka removes the ones of a topic
         that is deleted. Those that are left were committed together with the others.
         """
@@ -98,7 +101,7 @@ class Position:
             return False
         if self.source == "group":
             return all(other.offsets.get(at) == next_ for at, next_ in self.offsets.items())
-        return self.offsets == other.offsets or self.source == "rows"
+        return self.offsets == other.offsets or (self.source == "rows" and not self.lacks_epochs)
 
     def holds(self, epoch: Epoch) -> bool:
         """Whether the sink's last commit is this very epoch.

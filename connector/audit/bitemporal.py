@@ -33,7 +33,9 @@ def recorded_versions(records: Records, cut: Sequence[Bounds], sink: DeltaHistor
     }  # fmt: skip
     # At one time a record starts one version of a key, unless it makes several rows.
     identity = [*_PLACE, "recorded", *(["start"] if records.several else [])]
-    return Versions(_expected(changes(records, sink, cut), columns, sink, several=records.several), times, identity)
+    events = changes(records, sink, cut)
+    expected = _expected(events, columns, sink, several=records.several)
+    return Versions(expected, events.where("e_later"), times, identity)
 
 
 def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, several: bool) -> DataFrame:

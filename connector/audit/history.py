@@ -27,6 +27,8 @@ class Versions:
 
     expected: DataFrame
     """As ``versions_of`` gives them."""
+    later: DataFrame
+    """The changes after the claim, as ``changes`` gives them."""
     times: Mapping[str, tuple[str, str]]
     """From when to when a version holds: name -> (column of the table, its type). ``expected`` has e_ before a name."""
     identity: Sequence[str] = _PLACE
@@ -36,8 +38,11 @@ class Versions:
 def versions(records: Records, cut: Sequence[Bounds], sink: DeltaHistorySink) -> Versions:
     """Those of a delta_history table. A version is identified by its key and the record that started it."""
     sequence, columns = sequence_type(records, sink), table_columns(records.columns, sink)
-    expected = versions_of(changes(records, sink, cut), columns, sink, partial=records.partial, several=records.several)
-    return Versions(expected, {"start": ("__START_AT", sequence), "end": ("__END_AT", sequence)})
+    events = changes(records, sink, cut)
+    expected = versions_of(events, columns, sink, partial=records.partial, several=records.several)
+    return Versions(
+        expected, events.where("e_later"), {"start": ("__START_AT", sequence), "end": ("__END_AT", sequence)}
+    )
 
 
 def versioned(
@@ -69,10 +74,15 @@ def versioned(
     )  # fmt: skip
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *identity)))
+    if committed_later:
+        stored = _with_later(stored, versions.later, keys)
+    later = "r_later" if committed_later else "false"
     doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
     without, no_record = "unexpected" if whole else "doubtful", without_record(committed_later)
     kind = (
         "CASE WHEN r_zone IS NULL THEN NULL "
+        # With a record that comes after the claim, one of the claim may start a version that it didn't start before.
+        f"WHEN e_offset IS NULL AND r_zone = 'checked' AND {later} THEN 'ahead' "
         f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
         f"WHEN e_offset IS NULL THEN {no_record} "
         f"WHEN alike AND {' AND '.join(f'e_{name} <=> r_{name}' for name in times)} THEN 'right' "
@@ -90,6 +100,19 @@ def versioned(
         }
     )
     return one_each(joined, sink.key, within=[f"place_{name}" for name in identity])
+
+
+def _with_later(stored: DataFrame, later: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The rows with ``r_later``: whether a change of their key, or a truncate, comes after the claim."""
+    from pyspark.sql import functions as F
+
+    of_keys = later.where("e_change <> 'truncate'").selectExpr(*(f"e_{name} AS l_{name}" for name in keys)).distinct()
+    same = F.expr(" AND ".join(f"r_{name} = l_{name}" for name in keys))
+    truncated = later.selectExpr("coalesce(bool_or(e_change = 'truncate'), false) AS of_all")
+    found = stored.join(of_keys.withColumn("of_key", F.lit(True)), same, "left").crossJoin(F.broadcast(truncated))
+    return found.withColumn("r_later", F.expr("of_all OR of_key IS NOT NULL")).drop(
+        *of_keys.columns, "of_key", "of_all"
+    )
 
 
 def versions_of(

@@ -113,9 +113,13 @@ class PipelineCommits:
         standing = self._standing(log, history, newest)
         if isinstance(standing, Own) and standing.metadata.table != self._table.id:
             self._table.forget()  # a RESTORE brings back the old id
-        how, replaced = "commit", how_replaced(standing, self._table.id)
+        how, replaced, went_back = "commit", how_replaced(standing, self._table.id), False
         if isinstance(standing, Cloned):
+            # A clone over what the table held goes back to its source's epoch, as a RESTORE does.
+            over, went_back = standing.over, standing.restored or standing.over is not None
             standing, how = self._in_source(standing), "cloned"
+            if over is not None and isinstance(standing, FromRows):
+                replaced = replaced or in_words(over)
         if isinstance(standing, FromRows):
             rows = self._table.coordinates(self.topics)
             from_these = from_rows(rows, standing)
@@ -125,12 +129,15 @@ class PipelineCommits:
                     return None
                 # Rows that were replaced before the pipeline's first epoch were never its own.
                 replaced = replaced if epoch else ""
-                return Position(epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows", replaced=replaced)
+                return Position(
+                    epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows", replaced=replaced,
+                    went_back=epoch > 0 and (standing.restored or went_back),
+                )  # fmt: skip
             standing = from_these
         if isinstance(standing, Unwritten):
             return self._before(standing.first, newest, log.highest_txn(self._pipeline))
         epoch = standing.metadata.epoch
-        restored_to = epoch if standing.restored and how == "commit" else None
+        restored_to = epoch if went_back or (standing.restored and how == "commit") else None
         if standing.restored or how == "cloned":
             epoch = max(epoch, log.highest_txn(self._pipeline))
             how = "restored" if how == "commit" else how

@@ -45,8 +45,10 @@ class Commit:
     def goes_on_from(self) -> int | None:
         """The version whose state it changes: the one before it, of a RESTORE the one that it restored.
 
-        None: ``RESTORE ... TO TIMESTAMP`` keeps no version.
+        None: ``RESTORE ... TO TIMESTAMP`` keeps no version, and a clone takes the state of another table.
         """
+        if self.operation == "CLONE":
+            return None
         if self.operation != "RESTORE":
             return self.version - 1
         target = self.parameters.get("version")
@@ -99,6 +101,10 @@ class Cloned:
     """When: what its source committed later is not of what was cloned."""
     replaced: Commit | None = None
     """The newest commit since that has replaced all rows."""
+    over: Commit | None = None
+    """The clone's commit, if it took the place of what the table held before."""
+    restored: bool = False
+    """A RESTORE lies in between, to before the pipeline's first epoch in the clone."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,10 @@ class FromRows:
     candidates: tuple[Own, ...] = ()
     """After ``RESTORE ... TO TIMESTAMP``, which leaves no version behind: the commits that it may have gone back to,
     oldest first. The first whose offsets reach the rows' coordinates is the one: up to the next, no row was added."""
+    every: bool = False
+    """Whether these are all that the pipeline had made until then: the history goes back to the table's beginning."""
+    restored: bool = False
+    """A RESTORE lies in between, and nothing tells which epochs it has undone."""
 
 
 Standing = Own | Cloned | FromRows | Unwritten
@@ -182,15 +192,18 @@ def find(
             restored = True
         elif commit.operation == "CLONE":
             source, of = commit.parameters["source"], commit.parameters["sourceVersion"]
-            return Cloned(str(source), int(of or 0), commit.timestamp, replaced)
+            over = commit if version > 0 else None
+            return Cloned(str(source), int(of or 0), commit.timestamp, replaced, over, restored)
         if commit.goes_on_from is None:
             before = tuple(_own(range(version - 1, -1, -1), commit_at, is_own, pipeline))
-            return FromRows(replaced, before[::-1])
+            return FromRows(replaced, before[::-1], every=commit_at(0) is not None, restored=True)
         version = commit.goes_on_from
     # With all of its history the table says that the pipeline had no commit yet: not that it was cleaned away.
     every = _own(range(newest), commit_at, is_own, pipeline) if restored and version < 0 else iter(())
     first = next(every, None)
-    return Unwritten(first) if first is not None and first.metadata.position.since else FromRows(replaced)
+    if first is not None and first.metadata.position.since:
+        return Unwritten(first)
+    return FromRows(replaced, restored=restored)
 
 
 def lineage(
@@ -231,9 +244,22 @@ def taken_in(
     return found
 
 
-def from_rows(rows: Offsets, standing: FromRows) -> Own | None:
-    """The commit that the rows' coordinates belong to, where candidates are known."""
-    return next((own for own in standing.candidates if own.metadata.offsets.reaches(rows)), None)
+def from_rows(rows: Offsets, standing: FromRows) -> Own | Unwritten | None:
+    """Where the pipeline stands by the rows' coordinates. None: only the coordinates tell.
+
+    A commit is known to be the one if the rows are beyond the commit before it. Of the oldest that is known they have
+    to be beyond where its epoch began. If not, the table went back further. If that epoch has left no row, it is read
+    again, and leaves none.
+    """
+    own = next((own for own in standing.candidates if own.metadata.offsets.reaches(rows)), None)
+    if own is None or own is not standing.candidates[0]:
+        return own
+    if not standing.every:
+        return None
+    since = own.metadata.position.since
+    if any(next_ > since.get(at, 0) for at, next_ in rows.items()):
+        return own
+    return Unwritten(own) if since else None
 
 
 def _own(

@@ -522,6 +522,21 @@ def test_what_is_written_but_not_committed_yet_is_ahead_in_every_kind_of_table(l
 
 
 @pytest.mark.breadth
+def test_a_version_that_a_claimed_record_starts_once_a_later_one_is_known_is_ahead(lake: Lake, topic: Topic) -> None:
+    """The later one comes between two records that had made one version."""
+    topic.send(change("a", 1, 1), change("a", 3, 1), change("a", 2, 2), change("b", 1, 1), partition=0)
+    claimed: dict[str, Any] = {"upto": {"0": 2}, "delivery": "manual_commit"}
+    group_offsets(topic, {0: 2}, "history")
+    make(
+        lake, "history", "k STRING, n INT, `__START_AT` INT, `__END_AT` INT, _partition INT, _offset LONG",
+        ("a", 1, 1, 2, 0, 0), ("a", 2, 2, 3, 0, 2), ("a", 1, 3, None, 0, 1), ("c", 1, 1, None, 0, 0), **claimed,
+    )  # fmt: skip
+    sink = {"key": "k", "sequence_by": "s", "column_list": ["k", "n"]}
+    found = verify(lake, "history", schema=CHANGES, sink=sink, delivery="manual_commit")
+    assert counts(found) == {"ahead": 3, "unexpected": 1}
+
+
+@pytest.mark.breadth
 @pytest.mark.parametrize("sequence", [{}, {"sequence_by": "s"}])
 def test_of_the_rows_of_one_record_the_same_one_makes_the_version(
     sequence: dict[str, Any], lake: Lake, topic: Topic

@@ -37,18 +37,29 @@ def three_epochs(lake: Lake, topic: Topic, kind: str = "append") -> None:
     [
         ("VERSION AS OF 1", "upsert"),
         pytest.param("VERSION AS OF 0", "append", marks=pytest.mark.breadth),
-        pytest.param("TIMESTAMP", "append", marks=pytest.mark.breadth),
+        pytest.param("TIMESTAMP 0", "append", marks=pytest.mark.breadth),
+        pytest.param("TIMESTAMP 1", "append", marks=pytest.mark.breadth),
+        pytest.param("CLONE 2", "upsert", marks=pytest.mark.breadth),
     ],
 )
 def test_after_a_restore_the_pipeline_rewinds_with_its_table(to: str, kind: str, lake: Lake, topic: Topic) -> None:
+    assert lake.spark is not None
     three_epochs(lake, topic, kind)
-    if to == "TIMESTAMP":
-        assert lake.spark is not None
-        history = lake.spark.sql(f"DESCRIBE HISTORY delta.`{lake.path(kind)}`").where("version = 1")
+    how, version = to.split()[0], to.split()[-1]
+    if how == "CLONE":  # of a backup that was made in time
+        lake.sql(f"CREATE TABLE delta.`{lake.path('backup')}` SHALLOW CLONE {{t}} VERSION AS OF {version}", kind)
+        lake.sql("DELETE FROM {t}", kind)  # Delta clones over an empty table; Databricks over any
+        lake.sql(f"CREATE OR REPLACE TABLE {{t}} SHALLOW CLONE delta.`{lake.path('backup')}`", kind)
+    elif how == "TIMESTAMP":
+        history = lake.spark.sql(f"DESCRIBE HISTORY delta.`{lake.path(kind)}`").where(f"version = {version}")
         time = history.selectExpr("CAST(timestamp AS STRING) AS time").collect()[0]["time"]
-        to = f"TIMESTAMP AS OF '{time}'"
-    lake.sql(f"RESTORE TABLE {{t}} TO {to}", kind)
+        lake.sql(f"RESTORE TABLE {{t}} TO TIMESTAMP AS OF '{time}'", kind)
+    else:
+        lake.sql(f"RESTORE TABLE {{t}} TO {to}", kind)
     assert len(lake.rows(kind)) < 30
+    position = lake.pipeline(kind).status().position
+    assert position is not None
+    assert position.lacks_epochs
     lake.pipeline(kind).run()
     assert lake.rows(kind) == sorted(some(0, 30))
     assert lake.metadata(kind)[-1]["epoch"] == 4

@@ -7,7 +7,7 @@ import pytest
 
 from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, find, from_rows, taken_in
+from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, Unwritten, find, from_rows, taken_in
 from sinks.errors import PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
 
@@ -99,7 +99,27 @@ def test_after_a_restore_the_pipelines_next_commit_says_it_again() -> None:
 
 def test_a_restore_to_before_the_first_epoch_leaves_it_to_the_rows() -> None:
     history = History(("CREATE TABLE", None), ("WRITE", epoch(1)), ("RESTORE", None, {"version": "0"}))
-    assert history.find() == FromRows()
+    assert history.find() == FromRows(restored=True)
+
+
+def test_a_restore_is_known_though_the_commit_behind_its_target_was_cleaned() -> None:
+    history = History(("WRITE", epoch(1)), ("OPTIMIZE", None), ("WRITE", epoch(2)), ("RESTORE", None, {"version": "1"}))
+    del history.commits[0]
+    assert history.find() == FromRows(restored=True)
+    of_rows = Position(2, offsets(100), source="rows", went_back=True)
+    assert of_rows.lacks_epochs
+    assert not of_rows.same_place(Position(2, offsets(200)))
+
+
+def test_a_clone_over_a_table_goes_back_as_a_restore_does() -> None:
+    clone = ("CLONE", None, {"source": "x", "sourceVersion": "7"})
+    over = History(("CREATE TABLE", None), ("WRITE", epoch(1)), clone).find()
+    assert isinstance(over, Cloned)
+    assert over.over is not None
+    assert over.over.version == 2
+    undone = History(clone, ("WRITE", epoch(8)), ("RESTORE", None, {"version": "0"})).find()
+    assert isinstance(undone, Cloned)
+    assert (undone.over, undone.restored) == (None, True)
 
 
 def test_a_clone_names_its_source() -> None:
@@ -137,14 +157,42 @@ def test_a_restore_to_a_time_leaves_the_choice_to_the_rows() -> None:
     standing = history.find()
     assert isinstance(standing, FromRows)
     assert [own.metadata.epoch for own in standing.candidates] == [1, 2, 3]
+    assert standing.every
     chosen = {rows: from_rows(offsets(rows), standing) for rows in (40, 100, 101, 300, 301)}
-    assert {rows: own and own.metadata.epoch for rows, own in chosen.items()} == {
+    assert {rows: own.metadata.epoch if isinstance(own, Own) else own for rows, own in chosen.items()} == {
         40: 1,
         100: 1,
         101: 2,
         300: 3,
         301: None,
     }
+
+
+def test_a_restore_to_a_time_before_the_oldest_commit_that_is_known_is_told_by_the_rows() -> None:
+    """What lies before it is the pipeline's beginning, or nobody knows."""
+
+    def began(number: int) -> str:
+        return CommitMetadata("p", Position(number, offsets(number * 100), since=offsets(10))).to_json()
+
+    history = History(
+        ("CREATE TABLE", None),
+        ("WRITE", began(1)),
+        ("WRITE", began(2)),
+        ("RESTORE", None, {"version": None, "timestamp": "2026-01-01"}),
+    )
+    standing = history.find()
+    assert isinstance(standing, FromRows)
+    for rows in (Offsets(), offsets(10)):
+        first = from_rows(rows, standing)
+        assert isinstance(first, Unwritten)
+        assert first.first.metadata.epoch == 1
+    assert isinstance(from_rows(offsets(11), standing), Own)
+    del history.commits[0]
+    standing = history.find()
+    assert isinstance(standing, FromRows)
+    assert (standing.every, standing.restored) == (False, True)
+    assert from_rows(offsets(90), standing) is None
+    assert isinstance(from_rows(offsets(101), standing), Own)
 
 
 def test_a_restore_under_an_epoch_that_was_being_written_is_refused() -> None:
