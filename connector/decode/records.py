@@ -144,13 +144,16 @@ class RecordDecoder:
         """
         shown, details = ["CAST(NULL AS STRING)"], [f"{PROBLEM}.detail"]
         names = bad.columns
-        formats = [*self._parts.items(), *(("value", own.format) for own in self.own)]
-        for number, (part, format) in enumerate(formats):
+        # A record that has a schema of its own is looked at by that one alone.
+        of_own = [("value", own.format, f"coalesce({own.mine}, false)") for own in self.own]
+        shared = " AND ".join(f"NOT {mine}" for _, _, mine in of_own) or "true"
+        of_parts = [(part, format, shared if part == "value" else "true") for part, format in self._parts.items()]
+        for number, (part, format, mine) in enumerate([*of_parts, *of_own]):
             fault = f"_fault_{number}"
             looked = format.with_faults(bad, f"{RAW}.{part}", part, fault)
             if looked is not None:
                 bad = looked
-                of_part = f"CASE WHEN {PROBLEM}.reason = {literal(part)} THEN"
+                of_part = f"CASE WHEN {PROBLEM}.reason = {literal(part)} AND {mine} THEN"
                 details.insert(0, f"{of_part} concat('its {part}: ', {fault}.fault) END")
                 shown.insert(0, f"{of_part} {fault}.shown END" if self.quotes else "CAST(NULL AS STRING)")
         told = f"named_struct('reason', {PROBLEM}.reason, 'detail', coalesce({', '.join(details)})) AS {PROBLEM}"

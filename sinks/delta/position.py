@@ -170,14 +170,15 @@ def find(
     * if the history ends, because Delta has cleaned its log, the rows' own coordinates say what the table holds
       (``FromRows``).
 
-    A RESTORE that slipped in between the plan of an epoch and its commit is refused: the epoch's rows don't follow what
-    was restored. Nothing is written here, so a crash leaves nothing. Tests: tests/unit/sinks/delta/test_position.py.
+    A RESTORE or a clone that slipped in between the plan of an epoch and its commit is refused: the epoch's rows don't
+    follow what was restored. Nothing is written here, so a crash leaves nothing.
+    Tests: tests/unit/sinks/delta/test_position.py.
 
     ``commit_at`` gives the entry of a version, None once the log was cleaned. ``is_own`` tells whether the commit of
     that version really took the epoch: user metadata alone can be a stale copy in anybody's commit. ``stops``: whether
     the pipeline doesn't go on after a commit of somebody else.
 
-    Raises PositionMismatch where a RESTORE slipped in under an epoch that was being written, UnsupportedFormat.
+    Raises PositionMismatch where one slipped in under an epoch that was being written, UnsupportedFormat.
     """
     version, restored = newest, False
     replaced: Commit | None = None
@@ -292,14 +293,16 @@ def _replaced_under(
 
 
 def _refuse_overtaken(metadata: CommitMetadata, commit: Commit, commit_at: Callable[[int], Commit | None]) -> None:
-    """Between the version that an epoch was planned on and its commit nobody may have restored the table."""
+    """Between the version that an epoch was planned on and its commit nobody may have restored the table, or put a
+    clone in its place."""
     if metadata.base is None:
         return
     for version in range(metadata.base + 1, commit.version):
         between = commit_at(version)
-        if between is not None and between.operation == "RESTORE":
+        if between is not None and between.operation in ("RESTORE", "CLONE"):
+            how = "restored" if between.operation == "RESTORE" else "replaced by a clone"
             raise PositionMismatch(
-                f"The table was restored (version {version}) while epoch {metadata.epoch} was being written (version "
-                f"{commit.version}). What the epoch holds doesn't follow what was restored.",
+                f"The table was {how} (version {version}) while epoch {metadata.epoch} was being written (version "
+                f"{commit.version}). What the epoch holds doesn't follow what was there by then.",
                 hint=f"RESTORE the table TO VERSION AS OF {version}: the pipeline then goes on from there.",
             )

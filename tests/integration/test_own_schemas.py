@@ -69,6 +69,24 @@ def test_its_table_has_these_columns_alone(routed: Routed) -> None:
 
 
 @pytest.mark.breadth
+def test_a_bad_record_is_explained_by_its_own_schema_alone(routed: Routed) -> None:
+    """Others give the same field another type."""
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.folder / "_dead")}}
+    schemas = {"refund": "kind STRING, id STRING, n INT", "order": "kind STRING, id INT"}
+    own = {"route": {"overrides": {value: {"value": {"schema": schema}} for value, schema in schemas.items()}}}
+    options = routed.options(**own, **letters)
+    options["value"]["schema"] = "kind STRING, k INT"
+    send(
+        routed, {"kind": "refund", "id": "A7", "n": "x"}, {"kind": "order", "id": "A7", "n": "x"},
+        {"kind": "order", "id": 1, "k": "y"}, {"kind": "refund", "id": "A8", "n": 1},
+    )  # fmt: skip
+    assert Pipeline.from_options(options).run().rows == 1
+    found = query(routed.lake.folder / "_dead", "SELECT _offset, detail FROM t ORDER BY 1")
+    said = [(offset, detail.partition("its value: field ")[2].partition(":")[0]) for offset, detail in found]
+    assert said == [(0, "n"), (1, "id"), (2, "k")]
+
+
+@pytest.mark.breadth
 def test_deletes_bad_records_and_the_auditor_go_by_them(routed: Routed, tmp_path: Path) -> None:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.folder / "_dead")}}
     options = {**by_header(routed, UPSERT), **letters}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
@@ -195,14 +196,19 @@ def test_a_restore_to_a_time_before_the_oldest_commit_that_is_known_is_told_by_t
     assert isinstance(from_rows(offsets(101), standing), Own)
 
 
-def test_a_restore_under_an_epoch_that_was_being_written_is_refused() -> None:
-    history = History(
-        ("WRITE", epoch(1)),
-        ("WRITE", epoch(2)),
-        ("RESTORE", None, {"version": "0"}),
-        ("WRITE", epoch(3, base=1)),
-    )
-    with pytest.raises(PositionMismatch, match="restored"):
+@pytest.mark.parametrize(
+    ("between", "said"),
+    [
+        (("RESTORE", None, {"version": "0"}), r"was restored \(version 2\) while epoch 3 was being written"),
+        (
+            ("CLONE", None, {"source": "x", "sourceVersion": "7"}),
+            r"was replaced by a clone \(version 2\) while epoch 3",
+        ),
+    ],
+)
+def test_a_restore_under_an_epoch_that_was_being_written_is_refused(between: Any, said: str) -> None:
+    history = History(("WRITE", epoch(1)), ("WRITE", epoch(2)), between, ("WRITE", epoch(3, base=1)))
+    with pytest.raises(PositionMismatch, match=said):
         history.find()
 
 
