@@ -12,7 +12,7 @@ from connector.engine.outputs import Table
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.merge_on_read import MergeOnRead
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, PositionMismatch
 from sinks.plurals import plural
 
 
@@ -97,6 +97,19 @@ class Folding:
         if committed is not None:
             self.observe(Event(Step.FOLDED, epoch, committed))
         return committed
+
+    def into_table(self, position: Position) -> None:
+        """Fold until the table itself has the epoch of this position, whatever becomes of the change log afterwards.
+
+        Raises PositionMismatch if the log has ceased to count before, and what ``now`` raises.
+        """
+        self.now(position)
+        stands = self.log.standing().table
+        if stands is None or stands.epoch < position.epoch:
+            raise PositionMismatch(
+                f"The table was changed meanwhile: epoch {position.epoch} of its change log no longer counts.",
+                hint="Retry again: the letters are still open.",
+            )
 
     def _epoch(self, position: Position) -> Epoch:
         return replace(Epoch.that_left(position, pipeline=self.pipeline), owner=self.owner)

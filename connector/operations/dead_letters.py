@@ -33,6 +33,7 @@ from connector.display import Grid, Line, Page, Shown
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_table
 from connector.engine.epoch import Reading, run_epoch
+from connector.engine.fold import Folding
 from connector.engine.letters_again import (
     forget_deletes,
     forgetting_deletes,
@@ -145,8 +146,8 @@ def retried(config: PipelineConfig, assembly: Assembly, observe: Observer) -> Re
     if assembly.routes is not None:
         return retry_through_route(config, assembly, letters, observe)
     table, held = assembly.table, assembly.source.look()
-    reading = assembly.reading({table.label: table})
-    return retry(config, table, letters, reading, run=assembly.run, held=held, observe=observe)
+    reading, folding = assembly.reading({table.label: table}), assembly.folding(observe)
+    return retry(config, table, letters, reading, run=assembly.run, held=held, observe=observe, folding=folding)
 
 
 def retry(
@@ -158,18 +159,21 @@ def retry(
     run: str,
     held: TopicsHeld,
     observe: Observer,
+    folding: Folding | None = None,
 ) -> Retried:
     """Send the open dead letters of one table through the pipeline as it is now, each once.
 
     The letters go as an ordinary epoch that reads nothing of Kafka: the position's epoch number goes on, its offsets
-    don't. The table and the letters are two tables and can't share a commit, so there are four steps:
+    don't. The table and the letters are two tables and can't share a commit, so there are these steps:
 
     1. *Mark.* The open letters whose records the position has passed get this run's id.
     2. *Forget* the deletes that an earlier retry has kept of their records, see ``sinks.delta.tombstones``. By the file
        of now they may be no deletes any more.
     3. *Commit.* Read, decode and reduce as in every epoch. A letter that is still bad loses its mark and gets the new
        reason, before the sink commits the rest.
-    4. *Close.* The letters that still have the mark have gone through, and are closed with the epoch's number.
+    4. *Fold*, with ``merge: on_read``. If the change log ceases to count, its epochs are read again from Kafka. An
+       epoch of letters can't be, so its letters stay open until the table itself has it.
+    5. *Close.* The letters that still have the mark have gone through, and are closed with the epoch's number.
 
     ====================  ==============================================================================================
     crash                 what is left
@@ -184,7 +188,8 @@ def retry(
     after the close       Nothing is left to do.
     ====================  ==============================================================================================
 
-    ``run`` is the id of this run. ``held`` is what Kafka holds. Raises Fenced if another run of the pipeline commits at
+    ``run`` is the id of this run. ``held`` is what Kafka holds. ``folding`` is for a table that is merged on read.
+    Raises what a fold raises, Fenced if another run of the pipeline commits at
     the same time, TableReplaced, and ConfigurationError if the table's offsets are in a consumer group.
     """
     sink = output.derivation.sink
@@ -206,6 +211,8 @@ def retry(
             records = without_rows_there(output.table, position.version, records, ("topic", "partition", "offset"))
         tried = marked_letters(reading, letters, run, records, output.label)
         committed = run_epoch(epoch, tried, write=sink.write, observe=observe, behind=behind(position.offsets, held))
+    if folding is not None:
+        folding.into_table(committed.position)
     through = letters.close(run, committed.position.epoch)
     return Retried(through, marked - through, too_old, of_others, committed.position.epoch)
 

@@ -387,6 +387,28 @@ def test_a_letter_that_comes_late_does_not_bring_a_deleted_row_back(lake: Lake, 
 
 
 @pytest.mark.breadth
+def test_letters_are_closed_once_the_table_itself_has_their_rows(lake: Lake, topic: Topic) -> None:
+    """The log of a table may cease to count, and then its epochs are read again from Kafka: letters aren't."""
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
+    narrow, wide = ({**ON_READ, **letters, "require": rule} for rule in ("n < 10", "n < 100"))
+    topic.send_rows([("a", 1), ("b", 20)], partition=0)
+    lake.pipeline("upsert", **narrow).run()
+    topic.send_rows([("c", 3)], partition=0)
+    lake.pipeline("upsert", **wide).run()
+    assert lake.pipeline("upsert", **wide).retry_dead_letters().through == 1
+    assert lake.rows("upsert") == [("a", 1), ("b", 20), ("c", 3)]
+
+    topic.send_rows([("d", 4)], partition=0)
+    lake.pipeline("upsert", **wide).run()
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')", "upsert")
+    lake.sql("UPDATE {t} SET n = n WHERE k = 'a'", "upsert")
+    forget_history(lake.path("upsert"))
+    lake.pipeline("upsert", **wide).run()
+    lake.pipeline("upsert", **wide).fold()
+    assert lake.rows("upsert") == [("a", 1), ("b", 20), ("c", 3), ("d", 4)]
+
+
+@pytest.mark.breadth
 def test_a_letter_that_is_older_than_its_row_changes_nothing_for_readers_either(lake: Lake, topic: Topic) -> None:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
     narrow, wide = ({**ON_READ, **letters, "require": rule} for rule in ("n < 10", "n < 100"))

@@ -25,7 +25,7 @@ def column(shown: Preview, name: str, table: int = 0) -> list[str | None]:
 def groups(topic: Topic) -> set[str]:
     admin = KafkaAdminClient(bootstrap_servers=topic.broker.bootstrap)
     try:
-        return {str(group) for group in admin.list_groups()}
+        return {group.group_id for group in admin.list_groups()}
     finally:
         admin.close()
 
@@ -42,7 +42,8 @@ def test_ten_rows_are_shown_as_they_would_be_written_and_nothing_is_touched(lake
         "its value: field n: not an INT", topic.name, 1, 0,
     )  # fmt: skip
     assert sorted(lake.folder.rglob("*")) == before
-    assert groups(topic) == known
+    # The broker is shared: groups of other tests may vanish meanwhile.
+    assert groups(topic) <= known
 
 
 @pytest.mark.breadth
