@@ -24,18 +24,12 @@ from connector.engine.settled import settled_first
 from connector.operations.accept import accepted, accepted_together
 from connector.operations.check import checked
 from connector.operations.checked import Checked
-from connector.operations.dead_letters import (
-    LetterGroups,
-    Retried,
-    letter_groups,
-    refuse_unfit,
-    refuse_without_letters,
-    retried,
-)
+from connector.operations.dead_letters import Retried, refuse_unfit, retried
 from connector.operations.dry_run import DryRun, dry_run
 from connector.operations.fold import fold_now, refuse_no_change_log
 from connector.operations.from_topic import for_topic
 from connector.operations.history import LAST, PastEpochs, past
+from connector.operations.letter_groups import LetterGroups, letter_groups, refuse_without_letters
 from connector.operations.lineage import lineage_of
 from connector.operations.maintain import Maintained, maintain
 from connector.operations.preview import ROWS, Preview, previewed

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from connector.fleet.files import Fault
-from connector.operations.dead_letters import LetterGroup
 from connector.operations.history import PastEpoch
+from connector.operations.letter_groups import LetterGroup
 from connector.operations.lineage import Goal, Lineage
 from connector.operations.newest_rows import SomeRows
 from connector.operations.status import Status

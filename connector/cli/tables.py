@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 
 from connector.cli.console import out
-from connector.operations.dead_letters import LetterGroup
+from connector.operations.letter_groups import LetterGroup
 from connector.operations.status import Status
 from connector.protocol.two_phase import Recovered
 

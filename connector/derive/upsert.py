@@ -19,13 +19,14 @@ from connector.derive.net_change import has_value, net_of
 from connector.derive.second import refuse_second
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.kept_deletes import remember_deletes, remembering
 from sinks.delta.limits import Records
 from sinks.delta.meaning import Meaning
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.order import check_order, keep_order
 from sinks.delta.own_columns import check_own_columns
 from sinks.delta.table import COORDINATES, DeltaTable
-from sinks.delta.tombstones import Tombstones, remember_deletes, remembering
+from sinks.delta.tombstones import Tombstones
 from sinks.delta.upsert import DeltaUpsert
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule
 from sinks.delta.without_offsets import PlainUpsert

@@ -31,12 +31,12 @@ from sinks.contract import TwoPhaseSink
 from sinks.delta import limits
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.kept_deletes import forgotten
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.refusals import append_only
 from sinks.delta.table import DeltaTable
 from sinks.delta.taken_back import TakesBack
-from sinks.delta.tombstones import forgotten
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.delta.version_columns import left_out
 from sinks.errors import ConfigurationError, UnknownSchema

@@ -15,7 +15,6 @@ stay open until the next retry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ from connector.config import (
     PipelineConfig,
 )
 from connector.config.unavailable import keeps_by
-from connector.display import Grid, Line, Page, Shown
+from connector.display import Line, Page, Shown
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_table
 from connector.engine.epoch import Reading, run_epoch
@@ -42,17 +41,17 @@ from connector.engine.letters_again import (
     without_rows_there,
 )
 from connector.engine.outputs import Table
+from connector.operations.letter_groups import refuse_without_letters
 from connector.protocol.recover import TopicsHeld, behind, refuse_replaced
 from connector.protocol.steps import Event, Observer, Step
 from sinks.contract import Epoch, Position
 from sinks.delta.dead_letters import DeadLetters
-from sinks.delta.table import DeltaTable
-from sinks.delta.tombstones import deletes_since
+from sinks.delta.kept_deletes import deletes_since, remember_deletes
 from sinks.errors import ConfigurationError
 from sinks.plurals import plural
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _REPLAY = (
     "While Kafka still holds the records, build the table anew with `lakelock replay`. Give it the corrected file, "
@@ -163,14 +162,11 @@ def retry(
 ) -> Retried:
     """Send the open dead letters of one table through the pipeline as it is now, each once.
 
-    The letters go as an ordinary epoch that reads nothing of Kafka: the position's epoch number goes on, its offsets
-    don't. The table and the letters are two tables and can't share a commit, so there are these steps:
+    The letters go as an epoch that reads nothing of Kafka. The table and the letters can't share a commit, so:
 
     1. *Mark.* The open letters whose records the position has passed get this run's id.
-    2. *Forget* the deletes that an earlier retry has kept of their records, see ``sinks.delta.tombstones``. By the file
-       of now they may be no deletes any more.
-    3. *Commit.* Read, decode and reduce as in every epoch. A letter that is still bad loses its mark and gets the new
-       reason, before the sink commits the rest.
+    2. *Forget* the deletes that an earlier retry has kept of their records: they may be none by the file of now.
+    3. *Commit*, as in every epoch. A letter that is still bad loses its mark before, and gets the new reason.
     4. *Fold*, with ``merge: on_read``. If the change log ceases to count, its epochs are read again from Kafka. An
        epoch of letters can't be, so its letters stay open until the table itself has it.
     5. *Close.* The letters that still have the mark have gone through, and are closed with the epoch's number.
@@ -179,18 +175,16 @@ def retry(
     crash                 what is left
     ====================  ==============================================================================================
     before the marks      Nothing has changed.
-    before the commit     Open letters, with a mark that only this run looks for, and no row; maybe deletes that are
-                          kept too early, or without a delete that an undone rewind had brought back. The next retry
-                          takes the letters over, and notes their deletes anew. A commit that is fenced leaves open
-                          letters only.
-    before the close      Rows, and open letters. The next retry sends the letters once more, and the table itself tells
-                          that it holds them. They add nothing, and are closed.
-    after the close       Nothing is left to do.
+    before the commit     Open letters, with a mark that only this run looks for, and no row. Maybe deletes that count
+                          too early, or not yet again. The next retry takes the letters over, and notes their deletes
+                          anew. A commit that is fenced leaves open letters only.
+    before the close      Rows, and open letters. The next retry sends the letters once more. The table itself tells
+                          that it holds them, so they add nothing, and are closed.
     ====================  ==============================================================================================
 
-    ``run`` is the id of this run. ``held`` is what Kafka holds. ``folding`` is for a table that is merged on read.
-    Raises what a fold raises, Fenced if another run of the pipeline commits at
-    the same time, TableReplaced, and ConfigurationError if the table's offsets are in a consumer group.
+    ``run``: this run's id; ``held``: what Kafka holds; ``folding``: of a table that is merged on read. Raises what it
+    raises, Fenced if another run commits at the same time, TableReplaced, and ConfigurationError if the table's offsets
+    are in a consumer group.
     """
     sink = output.derivation.sink
     position = sink.position()
@@ -198,7 +192,7 @@ def retry(
         return Retried()
     refuse_replaced(position)
     _refuse_offsets_elsewhere(position)
-    since = _deletes_known_since(config, output.table)
+    since = _deletes_known_since(config, output)
     too_old, of_others = letters.older(position.offsets, since) if since else 0, letters.of_others(position.offsets)
     marked = letters.begin(run, position.offsets, noted_since=since)
     if not marked:
@@ -251,7 +245,7 @@ def retry_through_route(config: PipelineConfig, assembly: Assembly, letters: Dea
         return Retried()
     decided = log.read().decided
     tables = assembly.routes.tables(decided.prepared if decided is not None else ())
-    kept = (_deletes_known_since(config.routed(name), output.table) for name, output in tables.items())
+    kept = [_deletes_known_since(config.routed(name), output) for name, output in tables.items()]
     since = max((each for each in kept if each is not None), default=None)
     too_old, of_others = letters.older(position.offsets, since) if since else 0, letters.of_others(position.offsets)
     marked = letters.begin(assembly.run, position.offsets, noted_since=since)
@@ -283,122 +277,26 @@ def _epoch(config: PipelineConfig, run: str, position: Position, held: TopicsHel
     )
 
 
-def _deletes_known_since(config: PipelineConfig, table: DeltaTable) -> datetime | None:
+def _deletes_known_since(config: PipelineConfig, output: Table) -> datetime | None:
     """The time since which the table remembers every delete.
 
     None: it remembers deletes for ever, or the sink has no deletes.
 
-    A delete that came after a letter is noted later than the letter.
+    A delete that came after a letter is noted later than the letter. If the last run kept no deletes, the table keeps
+    them from now on, as before a run with dead letters.
     """
-    sink = config.sinks[0]
+    sink, table = config.sinks[0], output.table
     if not isinstance(sink, KeyedSink) or (isinstance(sink, DeltaHistorySink) and sink.bitemporal):
         return None
-    since = [datetime.now(timezone.utc) - sink.tombstone_retention]
+    since: list[datetime | None] = [datetime.now(timezone.utc) - sink.tombstone_retention]
     if isinstance(sink, DeltaUpsertSink):
         if sink.deletes == "soft":
             since.clear()
-        # Only an upsert by offset has runs that keep no deletes. One that was by offset once says since when it isn't.
-        told = sink.sequence_by is None or sink.deletes == "hard"
-        if told and (kept := deletes_since(table)) is not None:
-            since.append(kept)
-    return max(since, default=None)
-
-
-@dataclass(frozen=True)
-class LetterGroup:
-    """Open dead letters that have the same thing wrong with them."""
-
-    reason: str
-    detail: str
-    sink: str | None
-    """The sink that refused the records. None: the records couldn't be decoded for any sink."""
-    count: int
-    first_epoch: int
-    last_epoch: int
-    topic: str
-    partition: int
-    offset: int
-    """The coordinates of the group's first record: this, and ``topic`` and ``partition``."""
-    last_noted_at: datetime
-
-
-class LetterGroups(Shown, list[LetterGroup]):
-    """The open dead letters of a pipeline in groups, the largest first."""
-
-    def __init__(self, pipeline: str, groups: Iterable[LetterGroup]) -> None:
-        super().__init__(groups)
-        self.pipeline = pipeline
-
-    @property
-    def total(self) -> int:
-        """The number of letters in all groups."""
-        return sum(group.count for group in self)
-
-    def page(self) -> Page:
-        """A row per group."""
-        if not self:
-            return Page([Line("", f"{self.pipeline}: no dead letters.")])
-        headings = ("count", "reason", "what is wrong", "sink", "epochs", "for example", "last")
-        rows = [
-            (
-                f"{group.count:,}",
-                group.reason,
-                group.detail,
-                group.sink or "all",
-                f"{group.first_epoch}" + (f"-{group.last_epoch}" if group.last_epoch != group.first_epoch else ""),
-                f"{group.topic}-{group.partition}, offset {group.offset}",
-                f"{group.last_noted_at:%Y-%m-%d %H:%M:%S}",
-            )
-            for group in self
-        ]
-        return Page([Grid(headings, rows, right=frozenset({"count"}))])
-
-
-def refuse_without_letters(config: PipelineConfig) -> None:
-    """Raises ConfigurationError if the pipeline has no table of dead letters."""
-    place = config.dead_letters
-    if place is None:
-        raise ConfigurationError(
-            f"Pipeline {config.name!r} sets nothing aside.",
-            hint="Write on_bad_record: dead_letter and dead_letters: {path: ...} to have bad records kept.",
-        )
-    if place.topic is not None:
-        raise ConfigurationError(
-            f"The dead letters of pipeline {config.name!r} are in the Kafka topic {place.topic!r}, not in a table: "
-            "they can be neither counted nor sent through again here.",
-            hint=f"Read the topic: kafka-console-consumer --topic {place.topic} --from-beginning --property "
-            "print.headers=true shows each record with what is wrong with it. To put them into a table, run a pipeline "
-            f"of another name with source: {{topics: [{place.topic}]}}, headers: true and value: {{format: bytes}}.",
-        )
-
-
-def letter_groups(config: PipelineConfig, spark: SparkSession) -> LetterGroups:
-    """The open dead letters. Raises ConfigurationError if the pipeline has no table of letters."""
-    refuse_without_letters(config)
-    letters = letters_table(config, spark)
-    assert letters is not None
-    return LetterGroups(config.name, _groups(letters, spark) if letters.exists() else [])
-
-
-def _groups(letters: DeadLetters, spark: SparkSession) -> list[LetterGroup]:
-    rows = spark.sql(
-        "SELECT reason, detail, sink, count(*) AS count, min(epoch) AS first_epoch, max(epoch) AS last_epoch, "
-        "min_by(struct(_topic, _partition, _offset), struct(epoch, _topic, _partition, _offset)) AS first, "
-        f"unix_micros(max(_noted_at)) AS last FROM {letters.table.sql} WHERE {letters.own_sql(only_open=True)} "
-        "GROUP BY reason, detail, sink ORDER BY count DESC, reason, detail, sink"
-    ).collect()
-    return [
-        LetterGroup(
-            row["reason"],
-            row["detail"],
-            row["sink"],
-            row["count"],
-            row["first_epoch"],
-            row["last_epoch"],
-            row["first"]["_topic"],
-            row["first"]["_partition"],
-            row["first"]["_offset"],
-            datetime.fromtimestamp(row["last"] / 1e6, timezone.utc),
-        )
-        for row in rows
-    ]
+        if sink.sequence_by is None:  # only then there are runs that keep no deletes
+            remember_deletes(table, kept=True)
+        # A table that was by offset once says since when it isn't.
+        if sink.sequence_by is None or sink.deletes == "hard":
+            since.append(deletes_since(table))
+    if output.derivation.tombstones is not None:
+        since.append(output.derivation.tombstones.expired_before)
+    return max((each for each in since if each is not None), default=None)

@@ -15,8 +15,8 @@ from flask import Blueprint, Flask, Response, abort, render_template, request
 
 from connector.display.chart import Chart
 from connector.display.style import STATIC, TEMPLATES
-from connector.operations.dead_letters import LetterGroup
 from connector.operations.history import short
+from connector.operations.letter_groups import LetterGroup
 from connector.operations.status import Status
 from connector.protocol.decided import State
 from connector.telemetry.progress import span

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeVar
 
 from connector.fleet.files import Fault, PipelineFile, fault_of
-from connector.operations.dead_letters import LetterGroup, letter_groups
 from connector.operations.history import LAST, PastEpoch, past
+from connector.operations.letter_groups import LetterGroup, letter_groups
 from connector.operations.lineage import Lineage, lineage_of
 from connector.operations.newest_rows import SomeRows, newest_rows
 from connector.operations.status import Status

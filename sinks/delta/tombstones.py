@@ -28,9 +28,7 @@ epochs since, so it comes back with them. The letter is open then, and the next 
 A clone of a table has none of its tombstones. A run copies them before its first epoch there, see
 ``Tombstones.take_over``.
 
-Not every run keeps its deletes. So a property of the table tells since when none was forgotten. A run that keeps them
-sets the property, and a run that doesn't removes it, both before their first epoch. A RESTORE of the table takes the
-property back as well.
+Not every run keeps its deletes, and tombstones expire. ``sinks.delta.kept_deletes`` has what a table tells of that.
 """
 
 from __future__ import annotations
@@ -43,6 +41,7 @@ from typing import TYPE_CHECKING
 
 from sinks.delta.append import evolution
 from sinks.delta.conflicts import done_or_left, past_conflicts
+from sinks.delta.kept_deletes import expired_before, remember_deletes, say_expired
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.delta.which_tombstones import (
     FORGOTTEN_AT,
@@ -67,29 +66,6 @@ if TYPE_CHECKING:
 FOLDER = "_lakelock/tombstones"
 FORGOTTEN = "_lakelock/forgotten_tombstones"
 _EXPIRE_EVERY = timedelta(hours=1)
-_SINCE = "lakelock.deletes_since"
-
-
-def remembering() -> dict[str, str]:
-    """Properties of a new table whose deletes are kept from now on."""
-    return {_SINCE: datetime.now(timezone.utc).isoformat()}
-
-
-def deletes_since(table: DeltaTable) -> datetime | None:
-    """The time since which every delete in the table was kept. None: the last run kept none."""
-    detail = table.detail()
-    since = detail.properties.get(_SINCE) if detail is not None else None
-    return datetime.fromisoformat(since) if since is not None else None
-
-
-def remember_deletes(table: DeltaTable, *, kept: bool) -> None:
-    """Say in the table, before the first epoch of a run, whether the run keeps its deletes."""
-    if kept == (deletes_since(table) is not None):
-        return
-    said = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in remembering().items())
-    change = f"SET TBLPROPERTIES ({said})" if kept else f"UNSET TBLPROPERTIES IF EXISTS ({literal(_SINCE)})"
-    table.spark.sql(f"ALTER TABLE {table.sql} {change}").collect()
-    table.forget()
 
 
 @dataclass(frozen=True)
@@ -115,13 +91,6 @@ class LeftOver:
             sql = f"SELECT *, {int(at)}L AS {FORGOTTEN_AT} FROM {self.table.sql} WHERE {self.where}"
             _keep(self.table.spark.sql(sql), self.aside)
         _delete(self.table, self.where)
-
-
-def forgotten(table: DeltaTable) -> None:
-    """Say in the table that deletes are kept from now on only, if it says that they were kept before."""
-    if deletes_since(table) is not None:
-        remember_deletes(table, kept=False)
-        remember_deletes(table, kept=True)
 
 
 class Tombstones:
@@ -276,10 +245,13 @@ class Tombstones:
         ``epoch``: the number of the epoch that left the position: the other table may have gone on since, or back;
         None: unknown, and all of records before the position are copied.
         """
-        for counted in Tombstones(of, self._key)._counted(position, epoch):
+        theirs = Tombstones(of, self._key)
+        for counted in theirs._counted(position, epoch):
             notes = self._missing(of.spark.sql(counted).drop(FORGOTTEN_AT), self._named)
             if not notes.isEmpty():
                 self._append(notes)
+        if theirs.expired_before is not None:
+            say_expired(self._made(theirs.table.schema), theirs.expired_before)
 
     def _counted(self, position: Offsets, epoch: int | None) -> Iterator[str]:
         """Queries for the tombstones that counted then: see ``take_over``."""
@@ -322,16 +294,30 @@ class Tombstones:
         remember_deletes(self._of, kept=True)
         table.add_columns([sequence])
 
+    @property
+    def expired_before(self) -> datetime | None:
+        """Tombstones older than this may have expired. None: none has expired."""
+        there = self._of.detail() is not None and self._exists(self._at())
+        return expired_before(self._at()) if there else None
+
     def expire(self, before: datetime) -> None:
         """Delete the tombstones written before a time. An older update that arrives afterwards brings its row back.
 
-        If another writer's commits come first again and again, the tombstones stay until the next time.
+        The property comes first: a crash between the two leaves tombstones of which it says that they may be gone. If
+        another writer's commits come first again and again, the tombstones stay until the next time.
         """
-        there = [self._at()] if self._exists(self._at()) else []
-        there += [self.aside] if self.aside.exists() else []
-        for table in there:
-            sql = f"DELETE FROM {table.sql} WHERE _noted_at < timestamp_micros({_micros(before)})"
-            done_or_left(partial(_run, table, sql), f"expired tombstones of {self._of.label!r}")
+        if not self._exists(self._at()):
+            return
+        where = f"_noted_at < timestamp_micros({_micros(before)})"
+        for table in (self._at(), self.aside):
+            if not table.exists() or table.spark.sql(f"SELECT 1 FROM {table.sql} WHERE {where}").isEmpty():
+                continue
+            sql = f"DELETE FROM {table.sql} WHERE {where}"
+            done_or_left(partial(self._expire, table, sql, before), f"expired tombstones of {self._of.label!r}")
+
+    def _expire(self, table: DeltaTable, sql: str, before: datetime) -> None:
+        say_expired(self._at(), before)
+        _run(table, sql)
 
     def expire_now_and_then(self, retention: timedelta) -> None:
         """Delete the tombstones older than ``retention``. Does nothing if it did so within the last hour."""

@@ -216,6 +216,19 @@ def test_a_letter_does_not_bring_back_a_row_whose_delete_was_not_kept(merge: str
 
 
 @pytest.mark.breadth
+def test_a_letter_does_not_bring_back_a_row_whose_delete_has_expired(lake: Lake, topic: Topic) -> None:
+    """The option may be longer by then."""
+    send(topic, N % ("k", 0), S % ("k", 1))
+    lake.pipeline("upsert", **setting_aside(lake)).run()
+    send(topic, None)
+    lake.pipeline("upsert", **setting_aside(lake, sink={"tombstone_retention": "0 seconds"})).run()
+    send(topic, N % ("l", 2), None, key=b"l")
+    lake.pipeline("upsert", **setting_aside(lake, sink={"tombstone_retention": "0 seconds"})).run()
+    assert lake.pipeline("upsert", **wide(lake)).retry_dead_letters() == Retried(too_old=1)
+    assert lake.rows("upsert") == []
+
+
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["upsert", "history"])
 @pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "killed before the commit"])
 def test_a_delete_of_a_retry_that_does_not_stand_is_forgotten(

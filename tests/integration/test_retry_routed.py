@@ -165,3 +165,15 @@ def test_by_offset_letters_older_than_the_newest_table_are_not_tried(routed: Rou
     found = pipeline(routed, sink=by_offset).retry_dead_letters()
     assert (found.through, found.still_bad, found.too_old) == (0, 0, 4)
     assert closed(routed) == [(1, None), (2, None), (3, None), (5, None)]
+
+
+@BREADTH
+def test_by_offset_letters_older_than_a_run_that_kept_no_deletes_are_not_tried(routed: Routed) -> None:
+    sink = {"type": "delta_upsert", "key": "k", "apply_as_deletes": "n = 9"}
+    routed.send(("a", "x", 0))
+    routed.topic.send(("k", {"kind": "a", "k": "y", "n": "1"}), partition=0)
+    pipeline(routed, sink=sink, mended=False).run()
+    routed.send(("a", "y", 9))
+    Pipeline.from_options(routed.options(sink=sink)).run()
+    assert pipeline(routed, sink=sink).retry_dead_letters() == Retried(too_old=1)
+    assert routed.rows("a") == [("x", 0)]

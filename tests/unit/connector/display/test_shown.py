@@ -19,8 +19,9 @@ from connector.config import parse
 from connector.delivery.ports import Delivered
 from connector.display import Bar, Grid, Line, Page, Shown, print_page
 from connector.operations.checked import Checked, CheckedSink, Fault, Sample
-from connector.operations.dead_letters import LetterGroup, LetterGroups, Retried
+from connector.operations.dead_letters import Retried
 from connector.operations.history import PastEpochs
+from connector.operations.letter_groups import LetterGroup, LetterGroups
 from connector.operations.maintain import Cleared, Maintained
 from connector.operations.preview import Preview, PreviewedTable
 from connector.operations.rewind import Rewind

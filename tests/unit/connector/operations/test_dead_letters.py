@@ -9,7 +9,8 @@ import pytest
 
 from connector.config import PipelineConfig, parse, tables_of_letters
 from connector.operations import dead_letters
-from connector.operations.dead_letters import refuse_unfit, refuse_without_letters, retry
+from connector.operations.dead_letters import refuse_unfit, retry
+from connector.operations.letter_groups import refuse_without_letters
 from connector.protocol.recover import TopicsHeld
 from sinks.contract import Position
 from sinks.errors import ConfigurationError, Fenced
@@ -137,12 +138,15 @@ def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
         marked_sql=lambda run: f"letters of {run}",
         records=says("read"), close=says("close", 1),
     )  # fmt: skip
-    tombstones = SimpleNamespace(forget=lambda records, at: did.append(f"forget {records} at {at}"))
+    tombstones = SimpleNamespace(
+        forget=lambda records, at: did.append(f"forget {records} at {at}"), expired_before=None
+    )
     derivation = SimpleNamespace(sink=SimpleNamespace(position=lambda: STANDS, write=None), tombstones=tombstones)
     output: Any = SimpleNamespace(derivation=derivation, table=None, label="t")
     monkeypatch.setattr(dead_letters, "run_epoch", run_epoch)
     monkeypatch.setattr(dead_letters, "marked_letters", says("decode"))
     monkeypatch.setattr(dead_letters, "deletes_since", lambda _: None)
+    monkeypatch.setattr(dead_letters, "remember_deletes", lambda _, kept: None)
     held = TopicsHeld(Offsets(), Offsets(), {}, datetime.now(timezone.utc))
     with pytest.raises((SystemExit, Fenced)) if ends is not None else nullcontext():
         retry(config(sink=UPSERT), output, letters, Any, run="me", held=held, observe=lambda _: None)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from connector.cli.app import app
 from connector.display.style import style
 from connector.fleet.files import Fault
 from connector.lab.show.page import page as page_of_the_lab
-from connector.operations.dead_letters import LetterGroup
+from connector.operations.letter_groups import LetterGroup
 from connector.operations.lineage import Goal, Lineage
 from connector.operations.newest_rows import SomeRows
 from connector.ui.board import Board, kept

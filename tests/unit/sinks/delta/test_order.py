@@ -15,8 +15,8 @@ from connector.derive.upsert import _OwnColumns
 from connector.operations import dead_letters
 from connector.operations.dead_letters import _deletes_known_since
 from sinks.delta import order
+from sinks.delta.kept_deletes import deletes_since
 from sinks.delta.order import check_order
-from sinks.delta.tombstones import deletes_since
 from sinks.errors import SchemaMismatch
 
 SEQUENCE = StructField("_sequence", LongType())
@@ -62,12 +62,13 @@ class Table:
 
 
 def sink(**options: Any) -> Any:
+    own = {"type": "delta_upsert", "path": "lake/t", "key": "k", "sequence_by": "n", **options}
     return parse(
         {
             "name": "p",
             "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
             "value": {"format": "json", "schema": "k STRING, n BIGINT"},
-            "sinks": [{"type": "delta_upsert", "path": "lake/t", "key": "k", "sequence_by": "n", **options}],
+            "sinks": [{name: value for name, value in own.items() if value is not None}],
         }
     )
 
@@ -112,11 +113,26 @@ def test_a_table_without_such_deletes_stays_as_it_is(exists: bool, beside: Table
     assert not table.did
 
 
-def test_a_letter_may_be_older_than_the_deletes_that_a_table_by_sequence_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_letter_may_be_older_than_the_deletes_that_a_table_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime.now(timezone.utc)
-    monkeypatch.setattr(dead_letters, "deletes_since", lambda _: now)
-    assert _deletes_known_since(sink(), Any) == now  # type: ignore[arg-type]
-    assert _deletes_known_since(sink(deletes="soft"), Any) is None  # type: ignore[arg-type]
+    said: list[datetime | None] = [now]
+    monkeypatch.setattr(dead_letters, "deletes_since", lambda _: said[0])
+    monkeypatch.setattr(dead_letters, "remember_deletes", lambda _, kept: said.__setitem__(0, said[0] or now))
+
+    def since(expired: datetime | None = None, **options: Any) -> datetime | None:
+        tombstones = SimpleNamespace(expired_before=expired)
+        output = SimpleNamespace(table=None, derivation=SimpleNamespace(tombstones=tombstones))
+        return _deletes_known_since(sink(**options), output)  # type: ignore[arg-type]
+
+    assert since() == now
+    assert since(deletes="soft") is None
+    # They have expired, whatever tombstone_retention is by now.
+    later = now + timedelta(seconds=1)
+    assert since(later) == since(later, deletes="soft") == later
+    assert since(now - timedelta(seconds=1)) == now
+    # By offset, and the last run kept none: from now on.
+    said[0] = None
+    assert since(sequence_by=None) == now
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""What a table tells of the deletes that were kept for it, in its properties. ``sinks.delta.tombstones`` keeps them.
+
+Not every run keeps its deletes. So a property of the table tells since when none was forgotten. A run that keeps them
+sets the property, and a run that doesn't removes it, both before their first epoch. A RESTORE of the table takes the
+property back as well.
+
+Tombstones expire, see ``tombstone_retention``. The table of them has a property that tells up to when: the option may
+be longer by now than when they expired, and a RESTORE of the table itself brings none back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+from sinks.delta.table import DeltaTable
+from sinks.spark.sql import literal
+
+_SINCE = "lakelock.deletes_since"
+_EXPIRED = "lakelock.expired_before"
+
+
+def remembering() -> dict[str, str]:
+    """Properties of a new table whose deletes are kept from now on."""
+    return {_SINCE: datetime.now(timezone.utc).isoformat()}
+
+
+def deletes_since(table: DeltaTable) -> datetime | None:
+    """The time since which every delete in the table was kept. None: the last run kept none."""
+    return _time(table, _SINCE)
+
+
+def remember_deletes(table: DeltaTable, *, kept: bool) -> None:
+    """Say in the table, before the first epoch of a run, whether the run keeps its deletes."""
+    if kept == (deletes_since(table) is not None):
+        return
+    _change(table, _set(remembering()) if kept else f"UNSET TBLPROPERTIES IF EXISTS ({literal(_SINCE)})")
+
+
+def forgotten(table: DeltaTable) -> None:
+    """Say in the table that deletes are kept from now on only, if it says that they were kept before."""
+    if deletes_since(table) is not None:
+        remember_deletes(table, kept=False)
+        remember_deletes(table, kept=True)
+
+
+def expired_before(tombstones: DeltaTable) -> datetime | None:
+    """The time before which tombstones may have expired, by the table of them. None: none has expired."""
+    return _time(tombstones, _EXPIRED)
+
+
+def say_expired(tombstones: DeltaTable, before: datetime) -> None:
+    """Say in the table of tombstones that those of before this time may have expired."""
+    said = expired_before(tombstones)
+    if said is None or said < before:
+        _change(tombstones, _set({_EXPIRED: before.isoformat()}))
+
+
+def _time(table: DeltaTable, name: str) -> datetime | None:
+    detail = table.detail()
+    said = detail.properties.get(name) if detail is not None else None
+    return datetime.fromisoformat(said) if said is not None else None
+
+
+def _set(properties: Mapping[str, str]) -> str:
+    return f"SET TBLPROPERTIES ({', '.join(f'{literal(name)} = {literal(at)}' for name, at in properties.items())})"
+
+
+def _change(table: DeltaTable, change: str) -> None:
+    table.spark.sql(f"ALTER TABLE {table.sql} {change}").collect()
+    table.forget()
