@@ -26,6 +26,7 @@ from connector.config.sinks import (
     KafkaTopicSink,
     MergedSink,
     SinkOptions,
+    Window,
     on_read,
 )
 from connector.config.source import Source
@@ -162,7 +163,7 @@ class PipelineConfig(Options):
         for place in dict.fromkeys(places):
             if places.count(place) > 1:
                 yield f"sinks: two sinks write to {place}: give each sink its own place"
-        if sum(isinstance(sink, DeltaAggregateSink) and sink.window is not None for sink in self.sinks) > 1:
+        if len(self._windows) > 1:
             yield (
                 "sinks: only one sink may have a window: a pipeline has one event time, and so one watermark. Write a "
                 "pipeline file for each"
@@ -362,23 +363,25 @@ class PipelineConfig(Options):
 
     @property
     def clock(self) -> str | None:
-        """The column with the event time of the records. None if no option names one."""
-        windows = [sink.window for sink in self.sinks if isinstance(sink, DeltaAggregateSink) and sink.window]
-        return windows[0].time if windows else self.event_time
+        """The column with the event time of the records, for all sinks of the file. None if no option names one."""
+        return self._windows[0].time if self._windows else self.event_time
+
+    @property
+    def _windows(self) -> Sequence[Window]:
+        """Those of all sinks of the file: which records have no event time doesn't depend on the table that is read."""
+        return [each.window for each in self.whole.sinks if isinstance(each, DeltaAggregateSink) and each.window]
 
     @property
     def clock_in_words(self) -> str:
         """Which time counts as that of a record, for a person, with the option that says so."""
         if self.clock is None:
             return "Kafka's timestamps, as the file names no event_time"
-        windowed = any(isinstance(sink, DeltaAggregateSink) and sink.window for sink in self.sinks)
-        return f"the column {self.clock} ({'window.time' if windowed else 'event_time'})"
+        return f"the column {self.clock} ({'window.time' if self._windows else 'event_time'})"
 
     @property
     def idle_after(self) -> timedelta:
         """How long a partition may be without new records before the watermark ignores it."""
-        windows = [sink.window for sink in self.sinks if isinstance(sink, DeltaAggregateSink) and sink.window]
-        return windows[0].idle_after if windows else IDLE_AFTER
+        return self._windows[0].idle_after if self._windows else IDLE_AFTER
 
     @property
     def group(self) -> str:

@@ -23,6 +23,7 @@ from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.fold_beside import Beside, beside
 from connector.engine.inferred import with_schema
 from connector.engine.joining import Joining
+from connector.engine.left_letters import LeftLetters
 from connector.engine.letters_again import RoutedLetters
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
@@ -185,10 +186,10 @@ class Assembly:
     def one_table(self, observe: Observer) -> OneTable:
         """The destination of a pipeline with one Delta table."""
         reading = self.reading({self.table.label: self.table})
-        folding = self.folding(observe)
         return OneTable(
-            self.config, self.run, self.spark, self.source, self.table, reading, folding, observe, small=self.small
-        )
+            self.config, self.run, self.spark, self.source, self.table, reading, self.folding(observe), observe,
+            small=self.small, left=LeftLetters.of(self.config, self.spark, self.run),
+        )  # fmt: skip
 
     def reading(self, outputs: Mapping[str, Output]) -> Reading:
         """How this run turns Kafka's records into the rows of ``outputs``, which are keyed by the name of their sink.
@@ -212,6 +213,7 @@ class Assembly:
             refuse_changed=self.source.refuse_changed,
             refuse_unmatched=self.field_check,
             forget=self.of_kafka.forget,
+            led_by=self.of_kafka.led_by,
         )
 
     @cached_property
@@ -256,9 +258,8 @@ class Assembly:
         reading, place = self.reading({routes.split.label: routes.split}), letters_table(self.config, self.spark)
         fold = partial(routes.fold, observe)
         if place is None:
-            return self._coordinator(
-                routes.sinks, partial(routes.prepare, lambda _: reading, observe), observe, routes.at_once, fold
-            )
+            prepare = partial(routes.prepare, lambda _: reading, observe)
+            return self._coordinator(routes.sinks, prepare, observe, routes.at_once, fold)
         letters = RoutedLetters(place, routes.split.label)
         prepare = partial(routes.prepare, lambda epoch: letters.reading(epoch, reading), observe)
         return self._coordinator(routes.sinks, prepare, observe, routes.at_once, fold, letters.committed)
@@ -296,6 +297,7 @@ class Assembly:
             fold=fold,
             committed=committed,
             take_back=partial(take_letters_back, self.config, self.spark, self.routes),
+            left=LeftLetters.of(self.config, self.spark, self.run),
         )
 
     @contextmanager

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from connector.delivery.ports import Destination
 from connector.engine.in_parallel import Value, of_each
+from connector.engine.left_letters import LeftLetters
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.steps import Event, Observer, Step
 from connector.protocol.two_phase import (
@@ -105,6 +106,7 @@ class Coordinator(Destination):
         fold: Callable[[], object] = lambda: None,
         committed: Callable[[Epoch], object] = lambda _: None,
         take_back: Callable[[Epoch, int], None] = lambda *_: None,
+        left: LeftLetters | None = None,
     ) -> None:
         """``run`` is the id of this run.
 
@@ -113,7 +115,7 @@ class Coordinator(Destination):
         one statement at a time, as in Spark Connect. ``stages``: whether what the sinks prepare outlives this process.
         ``fold``: folds the change logs for which it is time. ``committed``: gets an epoch that all sinks hold, before
         the log says that it is done; after a crash in between, it gets it again. ``take_back``: takes the dead letters
-        back, in a rewind by this epoch to the one with this number.
+        back, in a rewind by this epoch to the one with this number. ``left``: dead letters of epochs that failed.
         """
         self._log = log
         self._sinks = sinks
@@ -124,6 +126,7 @@ class Coordinator(Destination):
         self._fold = fold
         self._committed = committed
         self._take_back = take_back
+        self._left = left or LeftLetters(None, run)
         self._observe = observe
         self._at_once = at_once
         self._stages = stages
@@ -174,6 +177,11 @@ class Coordinator(Destination):
         clock = reduce(Clock.joined, stood, stands.clock)
         return replace(stands, clock=clock, refresh_after=min(refresh, default=None))
 
+    def tidied(self, position: Position | None) -> Position | None:
+        """Mark the dead letters of records that are still to be read, see ``LeftLetters``. Changes no position."""
+        self._left.mark(position)
+        return position
+
     def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
         """Commit the epoch to all sinks, or to none.
 
@@ -184,6 +192,7 @@ class Coordinator(Destination):
         self._behind, done, self._done = behind, self._done, None
         ran = self._carry_out(run_epoch(epoch, self._number, self._config, done, stages=self._stages))
         self._number, self._done = ran.number, ran.done
+        self._left.close(ran.done.epoch.position())
         commits = ran.committed.values()
         committed = Committed(
             ran.done.epoch.position(),

@@ -32,7 +32,7 @@ from sinks.spark.sql import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sinks.offsets import OffsetRange
+    from sinks.offsets import OffsetRange, TopicPartition
 
 
 log = logging.getLogger("lakelock.decode")
@@ -74,6 +74,8 @@ class Reading:
     """Checks that the records have the fields that the pipeline file declares. Raises SchemaMismatch."""
     forget: Callable[[], None] = lambda: None
     """Has the next read ask Kafka for every record, because a topic was recreated. See ``Reader.forget``."""
+    led_by: Callable[[Mapping[TopicPartition, int]], None] = lambda _: None
+    """Has it do so if a partition has another leader, see ``Reader.led_by``."""
     keep_odd: bool = False
     """Whether the columnar reader has met odd records. From then on it keeps them, for the decoder in Spark SQL."""
     set_aside: int = 0
@@ -100,6 +102,7 @@ class Reading:
         Raises TooManyDeadLetters, and what a query over the records raises.
         """
         self.set_aside, self.first_letter = 0, ""
+        self.led_by(epoch.leaders)
         records = self.read(epoch.ranges, self._plain())
         decoders = [output.decode.decode for output in self.outputs.values()]
         decoded = {decode: self._decoded(decode, records, epoch) for decode in decoders}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from connector.delivery.ports import Destination
 from connector.engine.dead_letters import letters_table
 from connector.engine.epoch import Reading, write_epoch
 from connector.engine.fold import Folding
+from connector.engine.left_letters import LeftLetters
 from connector.engine.letters_again import forget_deletes
 from connector.engine.outputs import Table
 from connector.engine.undo import suspect, undo
@@ -51,6 +52,7 @@ class OneTable(Destination):
     observe: Observer
     small: bool = False
     """Whether the table and its log are small."""
+    left: LeftLetters = field(default_factory=lambda: LeftLetters(None, ""))
 
     @property
     def takes_recreated(self) -> bool:
@@ -93,6 +95,7 @@ class OneTable(Destination):
             undo(self.table.table, self.table.commits, committed, error)
             look_back(self.config, self.spark, self.run, self.table)
             raise
+        self.left.close(committed.position)
         self.observe(Event(Step.COMMITTED, epoch, committed, behind))
         return committed
 
@@ -101,7 +104,8 @@ class OneTable(Destination):
         after_restore(self.config, self.spark, position, self.table)
 
     def tidied(self, position: Position | None) -> Position | None:
-        """Remove the tombstones of records that are still to be read. See ``sinks.delta.tombstones``.
+        """Remove the tombstones of records that are still to be read, and mark their dead letters. See
+        ``sinks.delta.tombstones`` and ``LeftLetters``.
 
         An epoch of another run may be on its way, and needs its tombstones. So an epoch without records fences it
         first. If the other was sooner, this one fails, and nothing is deleted. Before the pipeline's first epoch there
@@ -120,7 +124,10 @@ class OneTable(Destination):
         """
         tombstones = self.table.derivation.tombstones
         # In a consumer group's deliveries tombstones count before the position passes them.
-        if tombstones is None or (position is not None and (position.replaced or position.delivery != TRANSACTIONAL)):
+        if position is not None and (position.replaced or position.delivery != TRANSACTIONAL):
+            return position
+        self.left.mark(position)
+        if tombstones is None:
             return position
         with for_few(self.spark, self.config.spark_options, few=self.small):
             left = tombstones.left_over(position.offsets if position else Offsets(), self.config.source.topics)

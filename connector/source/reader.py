@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import Source
 from connector.source import columnar, records
 from connector.source.columnar import PlainValues
-from sinks.offsets import OffsetRange
+from sinks.offsets import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +26,7 @@ class Reader:
         self._group = _new_group()
         self._columnar: bool | None = None
         """None: nobody has looked yet."""
+        self._leaders: dict[TopicPartition, int] = {}
 
     def __call__(self, ranges: Sequence[OffsetRange], values: PlainValues | None = None) -> DataFrame:
         """The records of these ranges: key, value, topic, partition, offset, timestamp, and headers if requested.
@@ -41,6 +42,13 @@ class Reader:
     def forget(self) -> None:
         """Read nothing that Spark's executors have kept: a recreated topic has other records at the same offsets."""
         self._group = _new_group()
+
+    def led_by(self, leaders: Mapping[TopicPartition, int]) -> None:
+        """Say under which leader epochs the next ranges were planned, before they are read. What was polled under other
+        leaders isn't read: the new one may lack it, and hold other records at the same offsets."""
+        if any(self._leaders.get(at, epoch) != epoch for at, epoch in leaders.items()):
+            self.forget()
+        self._leaders.update(leaders)
 
     def _has_columnar(self) -> bool:
         if self._columnar is None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _SOURCE = "lakelock_dead_letters"
 _WINDOW = ("window_start", "window_end")
 _RECORD = COORDINATES[:3]
+_AHEAD = "ahead of "
+"""What a mark begins with that isn't of a retry, see ``mark_ahead``."""
 IDENTITY = ("sink", "reason", *_WINDOW, *_RECORD)
 """Columns that identify an open letter among those of its pipeline."""
 _RETRIES = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP"}
@@ -48,7 +50,8 @@ COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _KINDS.items())
 batch of a consumer group did. ``window_start``, ``window_end``: the window of a late record; NULL for session windows.
 ``_noted_at``: when the letter was written. ``_retry``: id of the run that retries, or has retried, the record.
 ``_retried_epoch``, ``_retried_at``: the epoch that wrote the record, and when; NULL while the letter is open. A letter
-that is closed without a ``_retry`` was closed by a RESTORE of the table: from that epoch on its record is read again.
+that is closed without a ``_retry`` was closed by a RESTORE of the table, as from that epoch on its record is read
+again; or by the epoch that read its record again and found it good, after the one that had set it aside had failed.
 ``_table``: Delta's id of the table whose pipeline has set the record aside, of several tables the coordinator log's.
 NULL (nobody knows) and, written by earlier versions only, empty (two tables have): it counts as any table's."""
 
@@ -186,6 +189,22 @@ class DeadLetters:
         """The number of letters that a retry has closed."""
         return self._count(f"_retry = {literal(retry)} AND _retried_epoch IS NOT NULL")
 
+    def mark_ahead(self, run: str, position: Offsets) -> int:
+        """Mark the open letters of records at or after ``position``. Returns how many there are.
+
+        ``run``: id of the run that is about to read the records.
+        """
+        self._make_ready()
+        where = f"_retried_epoch IS NULL AND {_ahead(position)}{self._own(shared=False)}"
+        return self._update({"_retry": literal(f"{_AHEAD}{run}")}, where) if self._count(where) else 0
+
+    def close_ahead(self, run: str, position: Offsets, epoch: int) -> int:
+        """Close the letters of records before ``position`` that still have the mark: ``epoch`` has written the records,
+        which it would else have set aside again. Returns how many there are."""
+        closed = {"_retry": "NULL", "_retried_epoch": f"{int(epoch)}L", "_retried_at": "current_timestamp()"}
+        where = f"_retry = {literal(f'{_AHEAD}{run}')} AND _retried_epoch IS NULL AND {_passed(position)}"
+        return self._update(closed, where)
+
     def take_back(
         self,
         offsets: Offsets | None,
@@ -216,7 +235,8 @@ class DeadLetters:
         names = ", ".join(map(literal, sorted(taken_in))) or "NULL"
         of_taken_in = f"coalesce(_topic IN ({names}) AND epoch > {int(restored_to)}, false)"
         closed = f"(_retried_epoch > {int(restored_to)} AND _retried_epoch <= {int(highest) + 1})"
-        tried = f"({closed} OR (_retried_epoch IS NULL AND _retry IS NOT NULL))"
+        marked = f"_retried_epoch IS NULL AND NOT startswith(_retry, {literal(_AHEAD)})"
+        tried = f"({closed} OR coalesce({marked}, false))"
         passed = _passed(offsets) if offsets is not None else "true"
         undone = f"{tried} AND {passed} AND NOT {of_taken_in}{self._own(shared=True)}"
         if self._count(undone):
@@ -226,8 +246,7 @@ class DeadLetters:
             return
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
         # A partition that the offsets don't name is read again from offset 0.
-        ahead = f"NOT {passed} AND NOT startswith(_topic, {literal(RETIRED)})"
-        where = f"epoch <= {int(highest)} AND ({of_taken_in} OR ({ahead})){self._own(shared=False)}"
+        where = f"epoch <= {int(highest)} AND ({of_taken_in} OR ({_ahead(offsets)})){self._own(shared=False)}"
         self._update(again, f"_retried_epoch IS NULL AND {where}")
 
     def _update(self, values: dict[str, str], where: str) -> int:
@@ -274,8 +293,8 @@ def adding_sql(target: str, own: Sequence[str]) -> str:
             f"USING {_SOURCE} AS s",
             f"ON {same} AND (t._retried_epoch IS NULL OR t._retry IS NULL){mine}",
             # The letter belongs to this epoch now: `take_back` leaves it alone.
-            "WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL)",
-            "  THEN UPDATE SET epoch = s.epoch, _retried_epoch = NULL, _retried_at = NULL,",
+            "WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL OR t._retry IS NOT NULL)",
+            "  THEN UPDATE SET epoch = s.epoch, _retry = NULL, _retried_epoch = NULL, _retried_at = NULL,",
             "    _table = CASE WHEN t._retried_epoch IS NULL THEN t._table ELSE s._table END",
             "WHEN NOT MATCHED",
             # By name: a process of a later version may give the table a column that this one doesn't write.
@@ -316,6 +335,11 @@ def _passed(offsets: Offsets) -> str:
         for at, offset in offsets.items()
     )
     return f"coalesce({' OR '.join(records) or 'false'}, false)"
+
+
+def _ahead(offsets: Offsets) -> str:
+    """SQL that is true of a record that is still to be read. Nobody reads a deleted topic again."""
+    return f"NOT {_passed(offsets)} AND NOT startswith(_topic, {literal(RETIRED)})"
 
 
 def _time(at: datetime) -> str:

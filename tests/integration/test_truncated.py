@@ -12,6 +12,7 @@ from conftest import Lake
 from connector.audit import audit
 from connector.config import parse
 from connector.lab.bench.broker import Broker
+from connector.protocol.steps import Event, Step
 from sinks.errors import OffsetsLost
 
 
@@ -58,3 +59,27 @@ def test_a_leader_that_lacks_nothing_is_no_matter(lake: Lake) -> None:
         lake.topic.broker.stop()
         lake.topic.broker.start()
     lake.pipeline().run()
+
+
+@pytest.mark.breadth
+def test_what_was_polled_under_another_leader_is_read_anew(lake: Lake, tmp_path: Path) -> None:
+    """Spark's source keeps what it has polled beyond the end of an epoch."""
+    broker, replica = lake.topic.broker, tmp_path / "replica"
+    log = broker.data / "kafka" / f"{lake.topic.name}-0"
+    lake.topic.send_rows([("a", 0), ("b", 1)], partition=0)
+    broker.stop()
+    shutil.copytree(log, replica)
+    broker.start()
+    lake.topic.send_rows([("c", 2), ("d", 3)], partition=0)
+
+    def cut(event: Event) -> None:
+        if event.step is Step.COMMITTED and event.epoch.number == 1:
+            broker.stop()
+            shutil.rmtree(log)
+            shutil.copytree(replica, log)
+            broker.start()
+            lake.topic.send_rows([("x", 2), ("y", 3)], partition=0)
+
+    source = {**lake.options()["source"], "reader": "spark"}
+    lake.pipeline(source=source, epoch={"max_records": 2}).run(observers=[cut])
+    assert [key for key, _ in lake.rows()] == ["a", "b", "x", "y"]

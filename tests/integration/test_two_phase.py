@@ -14,6 +14,7 @@ from another_engine import query
 from typer.testing import CliRunner
 
 from connector import ConfigurationError, Fenced, Pipeline, snapshot
+from connector.audit import audit
 from connector.cli.app import app
 from connector.protocol.steps import Event, Step
 from connector.protocol.two_phase import Did, Found
@@ -447,3 +448,26 @@ def test_a_table_that_is_added_begins_where_the_source_says(lake: Lake) -> None:
     claimed = lake.metadata("late")
     assert [each["since"] for each in claimed] == [{lake.topic.name: {"0": 2, "1": 0}}] * 2
     assert len(query(lake.path("append"), "SELECT n FROM t")) == 3
+
+
+@pytest.mark.breadth
+def test_a_table_that_is_added_beside_windows_leaves_out_what_has_no_event_time(lake: Lake) -> None:
+    """As it does from then on: what is in it doesn't depend on when it was added."""
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    options = two_tables(lake, value={"format": "json", "schema": "k STRING, n INT, at TIMESTAMP"}, **letters)
+    window = {"time": "at", "size": "1 hour"}
+    sums = {"type": "delta_aggregate", "path": str(lake.path("sums")), "aggregates": {"n": "sum(n)"}, "window": window}
+    append, upsert = options["sinks"]
+
+    def send(number: int) -> None:
+        timed, untimed = {"k": "a", "n": number, "at": "2026-11-01T00:00:00Z"}, {"k": "b", "n": number, "at": None}
+        lake.topic.send(("a", timed), ("b", untimed), partition=0)
+
+    send(1)
+    Pipeline.from_options({**options, "sinks": [upsert, sums]}).run()
+    Pipeline.from_options({**options, "sinks": [upsert, sums, append]}).run()
+    send(2)
+    after = Pipeline.from_options({**options, "sinks": [upsert, sums, append]})
+    after.run()
+    assert query(lake.path("append"), "SELECT k, n FROM t ORDER BY n") == [("a", 1), ("a", 2)]
+    assert [audit(after.config.alone(index)).ok for index in range(3)] == [True] * 3

@@ -2,8 +2,8 @@
 MERGE INTO target AS t
 USING lakelock_dead_letters AS s
 ON t.pipeline <=> s.pipeline AND t.sink <=> s.sink AND t.reason <=> s.reason AND t.window_start <=> s.window_start AND t.window_end <=> s.window_end AND t._topic <=> s._topic AND t._partition <=> s._partition AND t._offset <=> s._offset AND (t._retried_epoch IS NULL OR t._retry IS NULL) AND coalesce(t._table IN ('', 'the log', 'the table'), true)
-WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL)
-  THEN UPDATE SET epoch = s.epoch, _retried_epoch = NULL, _retried_at = NULL,
+WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL OR t._retry IS NOT NULL)
+  THEN UPDATE SET epoch = s.epoch, _retry = NULL, _retried_epoch = NULL, _retried_at = NULL,
     _table = CASE WHEN t._retried_epoch IS NULL THEN t._table ELSE s._table END
 WHEN NOT MATCHED
   THEN INSERT (pipeline, sink, epoch, reason, detail, key, value, headers, window_start, window_end, _topic, _partition, _offset, _timestamp, _noted_at, _retry, _retried_epoch, _retried_at, _table)
@@ -13,8 +13,8 @@ WHEN NOT MATCHED
 MERGE INTO target AS t
 USING lakelock_dead_letters AS s
 ON t.pipeline <=> s.pipeline AND t.sink <=> s.sink AND t.reason <=> s.reason AND t.window_start <=> s.window_start AND t.window_end <=> s.window_end AND t._topic <=> s._topic AND t._partition <=> s._partition AND t._offset <=> s._offset AND (t._retried_epoch IS NULL OR t._retry IS NULL)
-WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL)
-  THEN UPDATE SET epoch = s.epoch, _retried_epoch = NULL, _retried_at = NULL,
+WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL OR t._retry IS NOT NULL)
+  THEN UPDATE SET epoch = s.epoch, _retry = NULL, _retried_epoch = NULL, _retried_at = NULL,
     _table = CASE WHEN t._retried_epoch IS NULL THEN t._table ELSE s._table END
 WHEN NOT MATCHED
   THEN INSERT (pipeline, sink, epoch, reason, detail, key, value, headers, window_start, window_end, _topic, _partition, _offset, _timestamp, _noted_at, _retry, _retried_epoch, _retried_at, _table)

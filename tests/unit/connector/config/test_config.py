@@ -507,3 +507,15 @@ LETTERS = {"path": "lake/dead"}
 )
 def test_formats_and_dead_letters_are_explained(changes: dict[str, object], said: str) -> None:
     assert said in fault(**changes)
+
+
+def test_every_sink_of_a_file_has_the_event_time_of_the_file() -> None:
+    """What is set aside for want of it is so for all of them, also for one that is read alone."""
+    sinks = [
+        {"type": "delta_append", "path": "lake/a"},
+        {"type": "delta_aggregate", "path": "lake/b", "aggregates": {"n": "sum(n)"},
+         "window": {"time": "at", "size": "1 hour", "idle_after": "3 minutes"}},
+    ]  # fmt: skip
+    config = parse(options(sinks=sinks, coordinator={"path": "lake/log"}))
+    for each in (config, config.alone(0), config.alone(1)):
+        assert (each.clock, each.idle_after) == ("at", timedelta(minutes=3))

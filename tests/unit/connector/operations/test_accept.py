@@ -46,7 +46,7 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
 
     config: Any = SimpleNamespace(name="p", of_rows=of_rows, clock=None)
     source: Any = SimpleNamespace(refuse_changed=None)
-    kafka: Any = SimpleNamespace(forget=None)
+    kafka: Any = SimpleNamespace(forget=None, led_by=None)
     if what is accepted:
         sink: Any = SimpleNamespace(position=lambda: STANDS)
         output: Any = SimpleNamespace(derivation=SimpleNamespace(sink=sink, log=None), label="t")

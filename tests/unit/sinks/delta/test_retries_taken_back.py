@@ -27,7 +27,7 @@ class Letters(DeadLetters):
         super().__init__(table, pipeline="p", of=lambda: [of] if of else [])
         self._ready = True
         self.rows = sqlite3.connect(":memory:")
-        self.rows.create_function("startswith", 2, lambda text, start: text.startswith(start))
+        self.rows.create_function("startswith", 2, lambda text, start: text and text.startswith(start))
         columns = "pipeline, epoch, _topic, _partition, _offset, _retry, _retried_epoch, _retried_at, _table"
         self.rows.execute(f"CREATE TABLE t ({columns})")
         for offset in offsets:
@@ -91,3 +91,22 @@ def test_a_retry_into_a_clone_leaves_the_letters_of_its_source_to_the_source() -
     assert letters.close("retry", 9) == 3
     assert [offset for offset, _, closed in letters.held if closed is None] == [5, 200]
     assert Letters(5, tables={5: "source"}, of="").of_others(PASSED) == 0
+
+
+def test_letters_of_an_epoch_that_failed_are_closed_once_their_records_have_got_in() -> None:
+    letters = Letters(7, 150, 200, 300, tables={7: "mine", 150: "mine", 200: "source", 300: "mine"})
+    assert letters.mark_ahead("me", PASSED) == 2
+    letters.rows.execute("UPDATE t SET _retry = NULL WHERE _offset = 300")  # it is set aside again
+    assert letters.close_ahead("another", Offsets({AT: 400}), 6) == 0
+    assert letters.close_ahead("me", Offsets({AT: 120}), 6) == 0
+    assert letters.close_ahead("me", Offsets({AT: 400}), 6) == 1
+    assert letters.held == [(7, None, None), (150, None, 6), (200, None, None), (300, None, None)]
+
+
+def test_a_mark_of_letters_ahead_is_no_retry_of_theirs() -> None:
+    """A run that was killed right before it closed one."""
+    letters, forgotten = Letters(150), []
+    letters.mark_ahead("me", PASSED)
+    letters.take_back(Offsets({AT: 200}), restored_to=5, highest=11, forget=forgotten.append)
+    assert not forgotten
+    assert [closed for *_, closed in letters.held] == [None]
