@@ -17,7 +17,7 @@ row by the file. ``verdict`` is what was found, and how it is shown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +39,8 @@ from connector.audit.claim import (
 from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import not_compared, unless_others
-from connector.audit.letters import late_letters, no_letters
+from connector.audit.letters import late_letters, no_letters, topic_of_letters
+from connector.audit.notes import notes_on
 from connector.audit.on_read import OnRead
 from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
@@ -110,7 +111,8 @@ def audit(
     before = not_compared(pinned.earlier, held, alone=not pinned.others)
     claim = replace(pinned.claim, unknown=(*pinned.claim.unknown, *before, *compared.unknown, *untold))
     told = [each.told for each in foreign]
-    notes = [*pinned.notes, *as_then, *compared.notes, *told, *gone, *_notes(config, pinned, parts)]
+    notes = [*pinned.notes, *as_then, *compared.notes, *told, *gone, *_of_others(pinned.others)]
+    notes += notes_on(config, claim, pinned.cut, pinned.held, parts)
     grouped = isinstance(config.sinks[0], DeltaAggregateSink)
     return Audit(config.name, table.label, pinned.version, claim, parts, unchecked(pinned.cut), notes, grouped)
 
@@ -250,7 +252,7 @@ def _compared(
     # Deletes that aren't committed yet show in Kafka only.
     keyed = not isinstance(config.sinks[0], DeltaAppendSink)
     open_letters = None
-    if sets_aside and _topic_of_letters(config) is None:
+    if sets_aside and topic_of_letters(config) is None:
         open_letters = letters.open_letters(pinned.epoch) if letters else no_letters(spark)
     with _reading_kafka():
         return compare(
@@ -325,18 +327,13 @@ def _keeps_late(config: PipelineConfig) -> bool:
     return window is not None and window.late == "dead_letter"
 
 
-def _topic_of_letters(config: PipelineConfig) -> str | None:
-    """The topic that has the dead letters. They aren't audited."""
-    return config.dead_letters.topic if config.dead_letters is not None else None
-
-
 def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The counts, in which nothing is a fault that a dead letter in a topic may explain.
 
     The pipeline is stricter than the audit, and sets late records aside: what such a record would have made or changed
     isn't expected.
     """
-    if _topic_of_letters(config) is None:
+    if topic_of_letters(config) is None:
         return counts
     sink = config.sinks[0]
     if isinstance(sink, DeltaAppendSink):
@@ -348,50 +345,14 @@ def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]]) -> l
     return [{**entry, "kind": "doubtful"} if entry["kind"] in explained else entry for entry in counts]
 
 
+def _of_others(others: Mapping[str, str]) -> list[str]:
+    return [
+        f"Rows of topic {topic} are of pipeline {other}, and not part of this audit." for topic, other in others.items()
+    ]
+
+
 def _plan(table: str, pinned: _Pinned) -> str:
     """What is going to be read, for a person who waits."""
     spans = [part.stop - part.begin for part in pinned.cut if part.begin < part.stop]
     what = f"{plural(sum(spans), 'offset')} of {plural(len(spans), 'partition')}"
     return f"reading {what} from Kafka, and version {pinned.version} of {table}, to compare them"
-
-
-def _notes(config: PipelineConfig, pinned: _Pinned, parts: Sequence[PartitionAudit]) -> list[str]:
-    """What a reader of the result has to know, as sentences."""
-    claim, cut, compacted = pinned.claim, pinned.cut, pinned.held.compacted
-    notes = [
-        f"Rows of topic {topic} are of pipeline {other}, and not part of this audit."
-        for topic, other in pinned.others.items()
-    ]
-    for topic in sorted(compacted):
-        if any(part.at.topic == topic for part in cut):
-            notes.append(
-                f"Topic {topic} is compacted: a row whose record Kafka has removed counts as unchecked, and what "
-                "compaction removed isn't expected."
-            )
-    for part in cut:
-        if part.stop < part.end:
-            notes.append(
-                f"Kafka's log of {part.at.topic}-{part.at.partition} ends at {part.stop}, before the claim does, at "
-                f"{part.end}: it lost records that the table has."
-            )
-    for topic in sorted({at.topic for at in claim.offsets if at.topic.startswith("#")}):
-        notes.append(f"Rows of {topic} came from a topic that was recreated since: their records are gone with it.")
-    for gap in claim.lost:
-        notes.append(
-            f"The pipeline itself reported [{gap.start}, {gap.end}) of {gap.topic}-{gap.partition} as lost: not part "
-            "of the claim."
-        )
-    if (letters := _topic_of_letters(config)) is not None:
-        notes.append(
-            f"The dead letters are in topic {letters}, and aren't audited. A record that can't be read, or that the "
-            "sink can't take, isn't expected in the table."
-        )
-    rows_unchecked = sum(part.counts["unchecked"] for part in parts)
-    if rows_unchecked and not compacted and not any(part.begin > part.since for part in cut):
-        notes.append(f"{plural(rows_unchecked, 'row')} could not be checked.")
-    if config.on_bad_record != "dead_letter" and any(part.counts["lost"] for part in parts):
-        notes.append(
-            "By this file bad records stop a run. Where one was run with --set on_bad_record=dead_letter, what is lost "
-            "here may have been set aside: give verify the same."
-        )
-    return notes

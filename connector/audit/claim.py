@@ -183,6 +183,9 @@ class Held:
     ends: Next
     ids: Mapping[str, str]
     compacted: frozenset[str] = frozenset()
+    """Topics that are compacted, or may be."""
+    untold: frozenset[str] = frozenset()
+    """Those of them whose cleanup policy Kafka doesn't tell."""
 
 
 def claimed(
@@ -300,6 +303,8 @@ class Bounds:
     end: int
     compacted: bool
     lost: tuple[Range, ...] = ()
+    untold: bool = False
+    """Whether Kafka doesn't tell its topic's cleanup policy. Then it counts as compacted."""
 
 
 def bounds(claim: Claim, held: Held) -> list[Bounds]:
@@ -310,7 +315,8 @@ def bounds(claim: Claim, held: Held) -> list[Bounds]:
         begin = min(max(since, held.beginnings.get(at, end)), end)
         stop = min(max(begin, held.ends.get(at, end)), end)
         lost = tuple(sorted(gap for gap in claim.lost if gap.at == at and gap.start < gap.end))
-        cut.append(Bounds(at, since, begin, stop, end, at.topic in held.compacted, lost))
+        compacted, untold = at.topic in held.compacted, at.topic in held.untold
+        cut.append(Bounds(at, since, begin, stop, end, compacted, lost, untold))
     return cut
 
 

@@ -22,7 +22,7 @@ from connector.audit.flows import of_flow, united
 from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
 from connector.audit.history import versioned, versions
-from connector.audit.holes import rows_in_holes
+from connector.audit.holes import holes
 from connector.audit.in_both import in_both, null
 from connector.audit.letters import told_apart
 from connector.audit.more_fields import fields_without_column
@@ -125,9 +125,9 @@ def compare(
         )  # fmt: skip
     else:
         found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
-    notes += rows_in_holes(rows, made.shown, cut, found)
+    of_holes, doubt = holes(rows, letters, made.shown, cut, [*counts, *found])
     found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
-    return Compared([*counts, *found], notes, unknown)
+    return Compared([*counts, *found], [*notes, *of_holes], [*unknown, *doubt])
 
 
 def _has_a_row_of_each(config: PipelineConfig) -> bool:

@@ -14,23 +14,31 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def rows_in_holes(
-    rows: DataFrame, shown: DataFrame | None, cut: Sequence[Bounds], counts: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def holes(
+    rows: DataFrame,
+    letters: DataFrame | None,
+    shown: DataFrame | None,
+    cut: Sequence[Bounds],
+    counts: Sequence[Mapping[str, Any]],
+) -> tuple[list[str], list[str]]:
     """A note on rows that count as unexpected, and that a compaction of long ago may explain: no broker keeps the
-    cleanup policies that a topic had. Runs a Spark job only if there are such rows.
+    cleanup policies that a topic had. And why the table can't be called exact: nobody knows whether a topic is
+    compacted, or its rows and letters come from nowhere. Runs Spark jobs only if there are such rows.
 
     ``shown``: the coordinates of all records that Kafka shows; ``counts``: of the comparison.
     """
-    from pyspark.sql import functions as F
+    if shown is None:
+        return [], []
+    there = [each for each in (rows, letters) if each is not None and "_topic" in each.columns]
+    return _unexpected(rows, shown, cut, counts), _untold(there, shown, cut, counts)
 
-    if shown is None or not any(each["kind"] == "unexpected" and each["topic"] is not None for each in counts):
+
+def _unexpected(
+    rows: DataFrame, shown: DataFrame, cut: Sequence[Bounds], counts: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    if not any(each["kind"] == "unexpected" and each["topic"] is not None for each in counts):
         return []
-    there = placed(rows.select(*(F.col(name).alias(f"r{name}") for name in PLACE)), cut)
-    there = there.where("r_zone = 'checked' AND NOT r_compacted")
-    records = shown.select(*(F.col(name).alias(f"s{name}") for name in PLACE))
-    same = F.expr(" AND ".join(f"r{name} = s{name}" for name in PLACE))
-    number = there.join(records, same, "left_anti").count()
+    number = _in_holes(rows, shown, [part for part in cut if not part.compacted])
     if not number:
         return []
     return [
@@ -38,3 +46,31 @@ def rows_in_holes(
         "leave such holes, and so does compaction. If the topic was compacted once, the records may have been "
         "removed then: Kafka doesn't remember that."
     ]
+
+
+def _untold(
+    frames: Sequence[DataFrame], shown: DataFrame, cut: Sequence[Bounds], counts: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    untold = [part for part in cut if part.untold]
+    topics = {part.at.topic for part in untold}
+    if not any(each["kind"] in ("unchecked", "letters_unchecked") and each["topic"] in topics for each in counts):
+        return []
+    number = sum(_in_holes(each, shown, untold) for each in frames)
+    if not number:
+        return []
+    them = plural(number, "row or dead letter has", "rows or dead letters have")
+    return [
+        f"{them} an offset at which Kafka's log has no record. Compaction may have removed it, but Kafka doesn't tell "
+        f"whether {' and '.join(sorted(topics))} is compacted. Give the user of this audit the permission "
+        "DESCRIBE_CONFIGS on the topic."
+    ]
+
+
+def _in_holes(rows: DataFrame, shown: DataFrame, cut: Sequence[Bounds]) -> int:
+    """How many rows have an offset in these bounds at which Kafka shows no record."""
+    from pyspark.sql import functions as F
+
+    there = placed(rows.select(*(F.col(name).alias(f"r{name}") for name in PLACE)), cut).where("r_zone = 'checked'")
+    records = shown.select(*(F.col(name).alias(f"s{name}") for name in PLACE))
+    same = F.expr(" AND ".join(f"r{name} = s{name}" for name in PLACE))
+    return there.join(records, same, "left_anti").count()

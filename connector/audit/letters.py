@@ -39,6 +39,11 @@ def no_letters(spark: SparkSession) -> DataFrame:
     return spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _COLUMNS.items()))
 
 
+def topic_of_letters(config: PipelineConfig) -> str | None:
+    """The topic that has the dead letters. They aren't audited."""
+    return config.dead_letters.topic if config.dead_letters is not None else None
+
+
 def told_apart(
     every: Records,
     made: Records,

@@ -76,12 +76,11 @@ class Topics:
             beginnings = self._offsets(self._consumer.beginning_offsets, partitions)
             asked = [ConfigResource("topic", name, ["cleanup.policy"]) for name in sorted(ids)]
             policies = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
-        compacted = {
-            name
-            for name, found in policies.items()
-            if "compact" in str(found.get("cleanup.policy", {}).get("value") or "")
-        }
-        return Held(beginnings, ends, ids, frozenset(compacted))
+        # kafka-python passes over a refusal: the topic then has no settings.
+        told = {name: policies.get(name, {}).get("cleanup.policy", {}).get("value") for name in ids}
+        untold = frozenset(name for name, policy in told.items() if policy is None)
+        compacted = frozenset(name for name, policy in told.items() if policy is not None and "compact" in policy)
+        return Held(beginnings, ends, ids, compacted | untold, untold)
 
     def _refuse(self, topic: Mapping[str, Any]) -> None:
         """Raises what Kafka says of a topic."""

@@ -119,6 +119,21 @@ def test_of_an_unexpected_row_in_a_hole_of_the_log_a_note_names_what_may_explain
     assert beside.notes == []  # of a record that is there
 
 
+def test_where_kafka_does_not_tell_whether_it_compacts_a_hole_is_no_proof_and_everything_else_is(
+    spark: SparkSession,
+) -> None:
+    untold = [replace(part, untold=True) for part in CUT]
+    every = [(1, 1), (2, 2), (9, 9)]
+    assert compared(spark, every, (), "", untold, {}).unknown == []
+    assert compared(spark, [*every, GONE], (), "", CUT, {}).unknown == []
+    (why,) = compared(spark, [*every, GONE], (), "", untold, {}).unknown
+    assert why.startswith("1 row or dead letter has an offset at which Kafka's log has no record.")
+    assert "DESCRIBE_CONFIGS" in why
+    aside: dict[str, Any] = {"on_bad_record": "dead_letter", "dead_letters": {"path": "/tmp/letters"}}
+    (why,) = compared(spark, every, (6,), "", untold, aside).unknown
+    assert why.startswith("1 row or dead letter has")
+
+
 def test_a_row_of_a_record_of_another_table_is_unexpected(spark: SparkSession) -> None:
     by = {"by": "IF(id < 9, 'b', 'a')", "sink": {"type": "delta_append", "path": "/tmp/{route}"}}
     routed = {"sinks": None, "route": by, "coordinator": {"path": "/tmp/log"}}

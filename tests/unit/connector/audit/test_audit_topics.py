@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,18 +10,22 @@ import pytest
 
 import connector.audit.topics as asked
 from connector.audit.claim import At, Claim, bounds, unchecked
+from connector.audit.notes import notes_on
 from connector.audit.topics import Topics
-from connector.config import TopicPattern
+from connector.config import TopicPattern, parse
 from sinks.errors import NotAuthorized, TopicMissing
 
 MISSING, FORBIDDEN = 3, 29
 
 
 class Kafka:
-    """Topics of one partition with five records; some may not be read."""
+    """Topics of one partition with five records; some may not be read. Kafka tells the ``policies``, by topic."""
 
-    def __init__(self, *topics: str, forbidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *topics: str, forbidden: Sequence[str] = (), policies: Mapping[str, str | None] | None = None
+    ) -> None:
         self.topics, self.forbidden = topics, forbidden
+        self.policies = dict.fromkeys(topics, "delete") if policies is None else policies
 
     def list_topics(self) -> list[str]:
         return [*self.topics, *self.forbidden]
@@ -38,7 +42,11 @@ class Kafka:
     def describe_configs(self, asked: Sequence[Any], config_filter: str) -> dict[str, Any]:
         assert config_filter == "all"
         assert {each.name for each in asked} <= set(self.topics)
-        return {"topic": {each.name: {"cleanup.policy": {"value": "delete"}} for each in asked}}
+
+        def settings(name: str) -> dict[str, Any]:  # none without the permission DESCRIBE_CONFIGS
+            return {"cleanup.policy": {"value": self.policies[name]}} if name in self.policies else {}
+
+        return {"topic": {each.name: settings(each.name) for each in asked}}
 
     def end_offsets(self, partitions: Sequence[Any], timeout_ms: int) -> dict[Any, int]:
         return dict.fromkeys(partitions, 5 if timeout_ms else 0)
@@ -88,3 +96,21 @@ def test_a_topic_that_the_file_names_has_to_be_there(topics: Any) -> None:
 
 def test_a_pattern_finds_its_topics(topics: Any) -> None:
     assert topics(Kafka("a1", "a2", "b")).held(TopicPattern(pattern="a.")).ids == {"a1": "id-a1", "a2": "id-a2"}
+
+
+def test_a_topic_whose_policy_kafka_does_not_tell_may_be_compacted(topics: Any) -> None:
+    policies = {"a": "compact,delete", "b": "delete", "c": "", "d": None}  # an empty one keeps everything
+    names = ["a", "b", "c", "d", "e"]
+    held = topics(Kafka(*names, policies=policies)).held(names)
+    assert (held.compacted, held.untold) == ({"a", "d", "e"}, {"d", "e"})
+    at = dict.fromkeys([At("a", 0), At("b", 0), At("e", 0)], 5)
+    claim = Claim("transactional", dict.fromkeys(at, 0), at)
+    cut = bounds(claim, held)
+    assert [(part.compacted, part.untold) for part in cut] == [(True, False), (False, False), (True, True)]
+    file = {
+        "name": "p", "source": {"topics": names, "kafka": {"bootstrap.servers": "b:1"}},
+        "value": {"format": "json", "schema": "n INT"}, "sinks": [{"type": "delta_append", "path": "lake/t"}],
+    }  # fmt: skip
+    of_a, of_e = notes_on(parse(file), claim, cut, held, ())
+    assert of_a.startswith("Topic a is compacted: a row")
+    assert "DESCRIBE_CONFIGS on it. It was taken for a compacted one: a row" in of_e

@@ -41,6 +41,7 @@ from sinks.topic import sink as module
 from sinks.topic.messages import HEADER, header
 from sinks.topic.position import GroupPosition
 from sinks.topic.sent import is_of
+from sinks.topic.target import Target
 from sinks.topic.transaction import is_fenced, is_final, max_request_size, producer_options, within
 
 AT = TopicPartition("t", 0)
@@ -142,6 +143,25 @@ def test_a_target_that_was_created_again_is_another_one() -> None:
     position = held(older, topics={**TOPICS, "out": 4}).now()
     assert position is not None
     assert not position.replaced, "earlier versions didn't say which topic it was"
+
+
+@pytest.mark.parametrize(
+    ("settings", "largest", "only_deletes"),
+    [
+        ({"max.message.bytes": {"value": "1000"}, "cleanup.policy": {"value": "delete"}}, 1000, True),
+        ({"max.message.bytes": {"value": "1000"}, "cleanup.policy": {"value": "compact"}}, 1000, False),
+        ({}, None, False),  # kafka-python's answer without the permission DESCRIBE_CONFIGS
+    ],
+)
+def test_settings_that_the_user_may_not_read_are_unknown(
+    settings: Any, largest: int | None, only_deletes: bool
+) -> None:
+    class Settings(Listed):
+        def describe_configs(self, asked: Any, config_filter: str) -> Any:
+            return {"topic": {each.name: settings for each in asked}}
+
+    target = Target("out", Settings({}, TOPICS))  # type: ignore[arg-type]
+    assert (target.largest(), target.only_deletes()) == (largest, only_deletes)
 
 
 def _without_target(text: str) -> str:
