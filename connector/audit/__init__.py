@@ -49,7 +49,7 @@ from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable, Filled, file_is_gone, letters_table
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
-from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, PipelineConfig
+from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.config.unavailable import keeps_by
 from connector.spark.session import session
 from sinks.errors import BrokerUnreachable, ConfigurationError, NotAuthorized, OffsetsLost
@@ -65,6 +65,15 @@ log = logging.getLogger("lakelock.audit")
 
 _LEFT = "Topic {} isn't in Kafka any more, was recreated, or can't be read: its rows aren't compared."
 """What is said of a topic that has left the pipeline, or that its pattern matched before."""
+_NO_CLAIM = "No group was compared: no commit of the pipeline tells which records the groups are made of."
+_ENDS = (
+    "No commit of the pipeline tells how far the table claims to go. Records after those of its last rows may have "
+    "deleted rows or ended versions, so what is missing isn't known to be a fault."
+)
+_CLOSED = (
+    "The table's history doesn't tell its epoch, so nobody knows which dead letters had been sent again by then. What "
+    "a dead letter may explain that is closed by now is no fault."
+)
 
 
 def audit(
@@ -105,7 +114,7 @@ def audit(
         topics.close()
     # What the table held before the first epoch is what the commits before that have left.
     later = [each for each in foreign if pinned.began is not None and each.version > pinned.began]
-    counts, gone = unless_others(_unless_set_aside(config, compared.counts), later)
+    counts, gone = unless_others(compared.counts, later)
     parts = partitions(counts, pinned.claim)
     held = sum(part.counts["held_before"] for part in parts)
     before = not_compared(pinned.earlier, held, alone=not pinned.others)
@@ -167,8 +176,8 @@ class _Pinned:
     """One version of the table, what it claims to hold, and what of that Kafka still holds."""
 
     version: int
-    epoch: int
-    """The last one that the claim reaches; 0 where nobody knows."""
+    epoch: int | None
+    """The last one that the claim reaches. None: nobody knows."""
     claim: Claim
     held: Held
     cut: list[Bounds]
@@ -221,11 +230,13 @@ def _pin(
             claim = replace(claim, unknown=(*claim.unknown, *on_read.lacks(upto.holds)))
         # As of its last fold it claims what that says.
         upto = upto if upto is not None and on_read.folded >= upto.holds > 0 else None
-    epoch = newest.epoch if newest else 0
+    epoch = newest.epoch if newest else None
     if upto is not None:
         # Also where the last epochs had no rows for it, and so made no commit.
-        epoch = max(epoch, upto.epoch)
+        epoch = max(epoch or 0, upto.epoch)
         claim = replace(claim, offsets={at: max(end, upto.offsets.get(at, 0)) for at, end in claim.offsets.items()})
+    if claim.by_rows and isinstance(config.sinks[0], KeyedSink):
+        claim = replace(claim, unknown=(*claim.unknown, _ENDS))
     written = table.others(config.name)
     if newest is None:
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})
@@ -247,6 +258,8 @@ def _compared(
     Raises OffsetsLost if retention removes records meanwhile, or what Kafka refuses.
     """
     claim, held = pinned.claim, pinned.held
+    if claim.by_rows and isinstance(config.sinks[0], DeltaAggregateSink):
+        return Compared([], [], [_NO_CLAIM])
     letters = letters_table(config, spark)
     sets_aside = config.on_bad_record == "dead_letter"
     # Deletes that aren't committed yet show in Kafka only.
@@ -255,7 +268,7 @@ def _compared(
     if sets_aside and topic_of_letters(config) is None:
         open_letters = letters.open_letters(pinned.epoch) if letters else no_letters(spark)
     with _reading_kafka():
-        return compare(
+        compared = compare(
             config,
             records=kafka_records(
                 spark,
@@ -273,6 +286,9 @@ def _compared(
             late=late_letters(letters.late(config.name, pinned.epoch)) if letters and _keeps_late(config) else None,
             earlier=pinned.earlier,
         )
+    closed = pinned.epoch is None and sets_aside and letters is not None and letters.any_closed(config.name)
+    counts = _unless_set_aside(config, compared.counts, closed=closed)
+    return replace(compared, counts=counts, notes=[*compared.notes, *([_CLOSED] if closed else [])])
 
 
 @contextmanager
@@ -327,13 +343,14 @@ def _keeps_late(config: PipelineConfig) -> bool:
     return window is not None and window.late == "dead_letter"
 
 
-def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The counts, in which nothing is a fault that a dead letter in a topic may explain.
+def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]], *, closed: bool) -> list[dict[str, Any]]:
+    """The counts, in which nothing is a fault that a dead letter in a topic may explain, or one that is ``closed``, if
+    nobody knows whether it was then.
 
     The pipeline is stricter than the audit, and sets late records aside: what such a record would have made or changed
     isn't expected.
     """
-    if topic_of_letters(config) is None:
+    if topic_of_letters(config) is None and not closed:
         return counts
     sink = config.sinks[0]
     if isinstance(sink, DeltaAppendSink):
@@ -342,6 +359,7 @@ def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]]) -> l
         explained = ["lost", "stale", "resurrected"]
     else:
         explained = ["lost", "stale", "resurrected", "altered", "unexpected"]
+    explained += ["letters_lost"] if closed else []
     return [{**entry, "kind": "doubtful"} if entry["kind"] in explained else entry for entry in counts]
 
 

@@ -141,11 +141,14 @@ class Claim:
     lost: tuple[Range, ...] = ()
     unknown: tuple[str, ...] = ()
     """Sentences: why the table can't be called exact, whatever the comparison finds."""
+    by_rows: bool = False
+    """No commit of the pipeline tells where the claim ends: the table's rows do."""
 
     @property
     def commits_later(self) -> bool:
-        """Whether offsets are committed to Kafka after the rows. Then there may be rows beyond the claim."""
-        return self.delivery != "transactional"
+        """Whether records beyond the claim may be in the table: offsets are committed to Kafka after the rows, or the
+        last records made no rows."""
+        return self.by_rows or self.delivery != "transactional"
 
     def to_dict(self) -> dict[str, Any]:
         """For ``--json``: since, offsets, lost."""
@@ -247,7 +250,7 @@ def claimed(
         notes.append(f"Where the pipeline began isn't known; taken: {assumed}. Records lost before that don't show.")
         if any(starts.values()):
             unknown.append("Where the pipeline began isn't known.")
-    return Claim(delivery, starts, ends, found.lost if found else (), tuple(unknown)), notes
+    return Claim(delivery, starts, ends, found.lost if found else (), tuple(unknown), by_rows and found is None), notes
 
 
 def not_from_earliest(found: Metadata | None, claim: Claim, beginnings: Next) -> list[str]:

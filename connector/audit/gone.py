@@ -126,8 +126,9 @@ def not_compared(earlier: Earlier, held: int, *, alone: bool) -> list[str]:
         return []
     if held:
         return [
-            f"{plural(held, 'row has', 'rows have')} no coordinates. Rows may be from before the pipeline's first "
-            "epoch, but the table's version of then can't be read any more, so nothing shows that they are unchanged."
+            f"{plural(held, 'row has', 'rows have')} no coordinates, or those of a topic that isn't in the claim. Rows "
+            "may be from before the pipeline's first epoch, or another pipeline's, but the table's versions of then "
+            "can't be read any more, so nothing shows that they are unchanged."
         ]
     if not earlier.of_others or not alone:
         return []

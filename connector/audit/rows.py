@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from connector.audit.in_both import as_in
 from connector.audit.records import PLACE
 from connector.audit.values import comparable_values
 from sinks.errors import SchemaMismatch
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,7 +31,8 @@ class Earlier:
     rows: DataFrame | None = None
     """The rows, with the columns that the table has now. None: there were none, or nobody can read them any more."""
     known: bool = True
-    """Whether the rows can be read. If not, every row without coordinates may be one of them."""
+    """Whether the rows can be read. If not, every row may be one of them that has no coordinates, or those of a topic
+    that isn't in the claim."""
     of_others: bool = False
     """Whether there were rows for sure, and none of the pipeline. A clone begins with the pipeline's own."""
 
@@ -106,7 +107,8 @@ def found_rows(
     if leave_out:
         mine = mine.where(~F.coalesce(F.col("r_topic").isin(*leave_out), F.lit(False)))
     before = shaped(earlier.rows) if earlier.rows is not None else None
-    marked = _marked(placed(mine, cut, shown), before, known=earlier.known)
+    none_of_the_claim = None if earlier.known else _of_no_topic({part.at.topic for part in cut})
+    marked = _marked(placed(mine, cut, shown), before, none_of_the_claim)
     if unread is None:
         return marked
     places = unread.selectExpr(*(f"{name} AS u{name}" for name in PLACE), "true AS unread")
@@ -115,14 +117,21 @@ def found_rows(
     return marked.join(places, same, "left").withColumn("r_zone", zone).drop("unread", *(f"u{name}" for name in PLACE))
 
 
-def _marked(rows: DataFrame, before: DataFrame | None, *, known: bool) -> DataFrame:
-    """The rows with ``r_before``. Of equal rows, as many are from ``before`` as there were then."""
+def _of_no_topic(topics: Collection[str]) -> str:
+    """SQL: whether a row has no coordinates, or those of none of these topics."""
+    nowhere = "(r_topic IS NULL AND r_partition IS NULL AND r_offset IS NULL)"
+    others = f"r_topic NOT IN ({', '.join(map(literal, sorted(topics)))})" if topics else "r_topic IS NOT NULL"
+    return f"({nowhere} OR coalesce({others}, false))"
+
+
+def _marked(rows: DataFrame, before: DataFrame | None, unknown: str | None) -> DataFrame:
+    """The rows with ``r_before``. Of equal rows, as many are from ``before`` as there were then. ``unknown``: SQL of
+    the rows that may be, where nobody can read those of then."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     if before is None:
-        none = "r_topic IS NULL AND r_partition IS NULL AND r_offset IS NULL"
-        return rows.withColumn("r_before", F.expr("false" if known else none))
+        return rows.withColumn("r_before", F.expr(unknown or "false"))
     same = F.struct("r_topic", "r_partition", "r_offset", "r_values")
     counts = before.groupBy(same.alias("earlier")).agg(F.count(F.lit(1)).alias("times"))
     # A row with coordinates of the claim is compared with its record.

@@ -253,13 +253,15 @@ class AuditedTable:
     def earlier(self, pipeline: str, first: Metadata | None, version: int, *, any_first: bool = False) -> Earlier:
         """What the table held before the pipeline's first epoch, in the columns of ``version``.
 
-        ``first``: the oldest commit of the pipeline that led to ``version``; None: there is none, and nothing is known
-        to be older than the pipeline. ``any_first``: whether the pipeline's first epoch in this table may have any
+        ``first``: the oldest commit of the pipeline that led to ``version``; None: there is none, and everything may be
+        older than the pipeline. ``any_first``: whether the pipeline's first epoch in this table may have any
         number.
         """
         from pyspark.sql import functions as F
 
-        if first is None or first.version == 0:
+        if first is None:
+            return Earlier(known=False)
+        if first.version == 0:
             return Earlier()
         began = first.epoch == 1 or self._went_back_before(pipeline, version)
         if not began and not (any_first and self._oldest == 0):
@@ -326,19 +328,27 @@ class LettersTable(AuditedTable):
         super().__init__(spark, config.dead_letters, "dead_letters")
         self._own = tables_of_letters(config)
 
-    def open_letters(self, epoch: int) -> DataFrame:
+    def open_letters(self, epoch: int | None) -> DataFrame:
         """The dead letters, without those that had gone through by this epoch in a retry, and those of other tables:
-        their epochs have other numbers, and what became of their records doesn't tell what became of them here."""
+        their epochs have other numbers, and what became of their records doesn't tell what became of them here.
+        ``epoch``: None where nobody knows. Then those that are open by now."""
         letters = self.rows(self.newest)
         if "_table" in letters.columns:
             own = [each for place in self._own if (each := _id(self._spark, place))]
             # Those of no table, and of two, are from before each letter named one.
             named = ", ".join(map(literal, ["", *own]))
             letters = letters.where(f"coalesce(_table IN ({named}), true)") if own else letters
-        retried = "_retried_epoch" in letters.columns
-        return letters.where(f"coalesce(_retried_epoch > {epoch}, true)") if retried else letters
+        if "_retried_epoch" not in letters.columns:
+            return letters
+        still = "_retried_epoch IS NULL" if epoch is None else f"coalesce(_retried_epoch > {epoch}, true)"
+        return letters.where(still)
 
-    def late(self, pipeline: str, epoch: int) -> DataFrame:
+    def any_closed(self, pipeline: str) -> bool:
+        """Whether letters of the pipeline have gone through by now."""
+        letters = self.rows(self.newest).where(f"pipeline = {literal(pipeline)}")
+        return "_retried_epoch" in letters.columns and not letters.where("_retried_epoch IS NOT NULL").isEmpty()
+
+    def late(self, pipeline: str, epoch: int | None) -> DataFrame:
         """The open dead letters of rows that arrived after their window was closed: see ``open_letters``."""
         from pyspark.sql import functions as F
 

@@ -352,7 +352,7 @@ def test_without_the_version_of_then_nothing_is_called_exact(lake: Lake) -> None
     finally:
         lake.spark.conf.unset(check)
     found = verify(lake, "upsert")
-    assert str(found).startswith("UNKNOWN: 3 rows have no coordinates.")
+    assert str(found).startswith("UNKNOWN: 3 rows have no coordinates, or those of a topic")
     assert counts(found) == {"expected": 1, "found": 1, "held_before": 3}
     as_the_pipeline(lake, "upsert", "DELETE FROM {t} WHERE _offset IS NULL")
     found = verify(lake, "upsert")

@@ -136,13 +136,16 @@ class Letters(LettersTable):
 
     @property
     def open_now(self) -> list[int]:
-        """The offsets of those that are open as of epoch 5."""
+        return self.open_at(5)
+
+    def open_at(self, epoch: int | None) -> list[int]:
+        """The offsets of those that are open as of this epoch."""
         held = sqlite3.connect(":memory:")
         held.execute("CREATE TABLE letters (_offset, _table, _retried_epoch)")
         told = [(1, None), (2, ""), (3, "m"), (4, "l"), (5, "another's")]
         letters = [(offset + 10 * n, of, epoch) for n, epoch in enumerate((None, 4, 6)) for offset, of in told]
         held.executemany("INSERT INTO letters VALUES (?, ?, ?)", letters)
-        where: Any = self.open_letters(5)
+        where: Any = self.open_letters(epoch)
         return [row[0] for row in held.execute(f"SELECT _offset FROM letters WHERE {where.sql} ORDER BY 1")]
 
 
@@ -155,3 +158,8 @@ def test_a_letter_of_another_table_says_nothing_of_this_one() -> None:
 def test_letters_count_where_nobody_knows_whose_they_are() -> None:
     assert Letters({}).open_now == [1, 2, 3, 4, 5, 21, 22, 23, 24, 25]
     assert Letters({"mine": "m"}, named=False).open_now == [1, 2, 3, 4, 5, 21, 22, 23, 24, 25]
+
+
+def test_where_nobody_knows_the_epoch_letters_are_open_that_are_so_by_now() -> None:
+    assert Letters({"log": "l", "mine": "m"}).open_at(None) == [1, 2, 3, 4]
+    assert Letters({}).open_at(None) == [1, 2, 3, 4, 5]

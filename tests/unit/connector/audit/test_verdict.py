@@ -133,6 +133,19 @@ def test_without_a_commit_the_rows_tell(from_earliest: bool, since: int) -> None
     assert claim.unknown == (() if from_earliest else ("Where the pipeline began isn't known.",))
 
 
+def test_where_only_rows_end_the_claim_records_behind_it_count() -> None:
+    """A delete after the last row leaves no row: the table claims it, and only the cleaned commit said so."""
+    ends = {
+        (found is not None, delivery): claim_of(found, delivery=delivery, committed=committed)[0]
+        for found, delivery, committed in (
+            (None, "transactional", {}), (meta(), "transactional", {}), (None, "manual_commit", {P0: 3})
+        )
+    }  # fmt: skip
+    assert [(claim.by_rows, claim.commits_later) for claim in ends.values()] == [
+        (True, True), (False, False), (False, True)
+    ]  # fmt: skip
+
+
 def test_what_kafka_no_longer_holds_is_cut_off_and_named() -> None:
     claim = Claim("transactional", {P0: 2, P1: 0}, {P0: 20, P1: 9}, (Range("t", 0, 4, 6),))
     cut = bounds(claim, Held({P0: 10, P1: 0}, {P0: 25, P1: 8}, {"t": "id"}, frozenset({"t"})))
