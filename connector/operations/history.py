@@ -171,7 +171,6 @@ def of_commits(
     standing: dict[int, Position | None] = {}
     """Version -> the commit of ours that the table goes on from there."""
     found: list[tuple[int, PastEpoch]] = []
-    undone: dict[int, str] = {}
     stands: Position | None = None
     before: Position | None = None
     known = bool(commits) and min(each.version for each in commits) == 0
@@ -209,14 +208,28 @@ def of_commits(
             aside.append(f"the table was {'rewound' if rewound else 'restored'} before it, in {name(commit.version)}")
             known = known and restored in standing
             stands = standing.get(restored) if restored is not None else None
-            if restored is not None:
-                how = f"the {'rewind' if rewound else 'RESTORE'} of {name(commit.version)}"
-                undone |= {version: how for version, _ in found if version > restored}
         elif commit.operation == "CLONE":
             aside.append("the table is a clone: it goes on from the position of what was cloned")
-            known = False
+            known, stands, before = False, None, None
         standing[commit.version] = stands
-    return [_taken_back(epoch, undone.get(version)) for version, epoch in reversed(found)]
+    undone = _undone(commits, name)
+    return [_taken_back(epoch, *undone.get(version, ("", False))) for version, epoch in reversed(found)]
+
+
+def _undone(commits: Sequence[Commit], name: Callable[[int], str]) -> dict[int, tuple[str, bool]]:
+    """The versions that haven't led to the newest one, or may not have: by what they were taken back, and whether that
+    is sure. Of a clone over the table, and of a RESTORE to a time, nobody knows what it left."""
+    by_version = {each.version: each for each in commits}
+    undone: dict[int, tuple[str, bool]] = {}
+    version: int | None = max(by_version, default=None)
+    while version is not None and version in by_version:
+        commit = by_version[version]
+        target, what = commit.goes_on_from, "rewind" if commit.user_metadata == BY_REWIND else "RESTORE"
+        how = f"the clone in {name(version)}" if commit.operation == "CLONE" else f"the {what} of {name(version)}"
+        after = -1 if target is None else target
+        undone |= {each: (how, target is not None) for each in by_version if after < each < version}
+        version = target
+    return undone
 
 
 def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
@@ -328,7 +341,9 @@ def _notes(before: Position | None, after: Position, runs: Sequence[str]) -> lis
     return notes
 
 
-def _taken_back(epoch: PastEpoch, how: str | None) -> PastEpoch:
-    if how is None:
+def _taken_back(epoch: PastEpoch, how: str, sure: bool) -> PastEpoch:
+    if not how:
         return epoch
+    if not sure:
+        return replace(epoch, notes=(*epoch.notes, f"{how} may have taken it back"))
     return replace(epoch, state="taken back", notes=(*epoch.notes, f"taken back by {how}"))

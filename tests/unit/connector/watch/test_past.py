@@ -56,6 +56,39 @@ def test_after_a_restore_epochs_go_on_from_what_was_restored() -> None:
     assert first.state == "committed"
 
 
+def test_epochs_that_a_restore_of_a_restore_brought_back_are_committed() -> None:
+    began = [CREATED, ours(1, 1, 10), ours(2, 2, 20), other(3, "RESTORE", version="1")]
+
+    def states(*more: Commit) -> list[str]:
+        return [each.state for each in of_commits([*began, *more], "p", "t")]
+
+    assert states() == ["taken back", "committed"]
+    again = other(4, "RESTORE", version="2")
+    assert states(again) == ["committed", "committed"]
+    assert states(again, ours(5, 3, 30)) == ["committed", "committed", "committed"]
+    third, *_ = of_commits([*began, again, ours(5, 3, 30)], "p", "t")
+    assert third.ranges == (OffsetRange("t", 0, 20, 30),)
+    # Also where what was restored is itself a RESTORE, and what came between is undone.
+    assert states(ours(4, 3, 15), other(5, "RESTORE", version="3")) == ["taken back", "taken back", "committed"]
+
+
+def test_after_a_clone_and_a_restore_to_a_time_nobody_knows_which_epochs_are_left() -> None:
+    for over, how in (
+        (other(3, "CLONE", source="s", sourceVersion="7"), "the clone in version 3"),
+        (other(3, "RESTORE", timestamp="2026-11-01"), "the RESTORE of version 3"),
+    ):
+        commits = [CREATED, ours(1, 1, 10), ours(2, 2, 20), over, ours(4, 8, 80)]
+        newest, *older = of_commits(commits, "p", "t")
+        assert (newest.state, newest.ranges, newest.records) == ("committed", None, None)
+        assert [(each.state, each.notes) for each in older] == [
+            ("committed", (f"{how} may have taken it back",)), ("committed", (f"{how} may have taken it back",))
+        ]  # fmt: skip
+    back = [CREATED, ours(1, 1, 10), other(2, "CLONE"), ours(3, 4, 40), other(4, "RESTORE", version="1")]
+    assert [each.state for each in of_commits(back, "p", "t")] == ["taken back", "committed"]
+    (first_of_clone,) = of_commits([other(0, "CLONE"), ours(1, 4, 40)], "p", "t")
+    assert (first_of_clone.state, len(first_of_clone.notes)) == ("committed", 1)
+
+
 def test_a_rewind_is_told_as_one() -> None:
     restore = replace(other(3, "RESTORE", version="1"), user_metadata=BY_REWIND)
     commits = [ours(4, 3, 10), restore, ours(2, 2, 20), ours(1, 1, 10), CREATED]
