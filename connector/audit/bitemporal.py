@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import Bounds
-from connector.audit.history import Versions, versions_of
+from connector.audit.history import Versions, versions_of, with_started
 from connector.audit.records import Records, changes, sequence_type, system_type, table_columns
+from connector.audit.values import with_defaults
 from connector.config import DeltaHistorySink
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _PLACE = ("topic", "partition", "offset")
 
 
-def recorded_versions(records: Records, cut: Sequence[Bounds], sink: DeltaHistorySink) -> Versions:
+def recorded_versions(records: Records, rows: DataFrame, cut: Sequence[Bounds], sink: DeltaHistorySink) -> Versions:
     """Those of a bitemporal delta_history table. A row is identified by its key, the record that started its version,
     and when it was recorded."""
     sequence, system = sequence_type(records, sink), system_type(records, sink)
@@ -34,11 +35,13 @@ def recorded_versions(records: Records, cut: Sequence[Bounds], sink: DeltaHistor
     # At one time a record starts one version of a key, unless it makes several rows.
     identity = [*_PLACE, "recorded", *(["start"] if records.several else [])]
     events = changes(records, sink, cut)
-    expected = _expected(events, columns, sink, several=records.several)
+    expected = _expected(events, records, rows, columns, sink)
     return Versions(expected, events.where("e_later"), times, identity)
 
 
-def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, several: bool) -> DataFrame:
+def _expected(
+    events: DataFrame, records: Records, rows: DataFrame, columns: StructType, sink: DeltaHistorySink
+) -> DataFrame:
     """One row per version and span of recorded time: e_k*, the coordinates of its start, e_start, e_end, e_recorded,
     e_until, e_values, e_later (whether its key has records after the claim), and e_lacks.
 
@@ -66,8 +69,14 @@ def _expected(events: DataFrame, columns: StructType, sink: DeltaHistorySink, *,
     )
     # The records of a time and before it, as if they were those of a key of their own.
     known = times.join(events, keys).where(f"e_later OR e_system <= {time}.at")
+    if records.defaults:
+        known = with_started(known, rows, sink, recorded=f"{time}.at")
     as_key = sink.model_copy(update={"key": (*sink.key, time)})
-    histories = versions_of(known, columns, as_key, partial=False, several=several)
+    several = records.several
+    histories = versions_of(known, columns, as_key, partial=False, several=several, defaults=records.defaults)
+    # A version of a record that lacks a field may later be of a record that has it, too.
+    filled = with_defaults(F.col("e_values"), columns, records.defaults, F.col("e_lacked"))
+    histories = histories.withColumns({"e_values": filled, "e_lacks": F.col("e_lacked")}).drop("e_lacked")
     version = [*keys, *(f"e_{name}" for name in _PLACE), "e_start", "e_end", "e_values"]
     follows = F.row_number().over(Window.partitionBy(*version).orderBy(time))
     spans = (

@@ -113,7 +113,7 @@ def compare(
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
-        expected = recorded_versions(made, cut, sink) if sink.bitemporal else versions(made, cut, sink)
+        expected = (recorded_versions if sink.bitemporal else versions)(made, rows, cut, sink)
         found = versioned(
             expected, made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out,
             earlier=earlier, unread=unread,

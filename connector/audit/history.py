@@ -10,9 +10,9 @@ from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
 from connector.audit.rows import Earlier, found_rows, without_record
-from connector.audit.values import alike
+from connector.audit.values import Default, alike, with_defaults
 from connector.config import DeltaHistorySink
-from sinks.spark.sql import literal
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,11 +35,15 @@ class Versions:
     """What tells the versions of a key apart, without the e_."""
 
 
-def versions(records: Records, cut: Sequence[Bounds], sink: DeltaHistorySink) -> Versions:
+def versions(records: Records, rows: DataFrame, cut: Sequence[Bounds], sink: DeltaHistorySink) -> Versions:
     """Those of a delta_history table. A version is identified by its key and the record that started it."""
     sequence, columns = sequence_type(records, sink), table_columns(records.columns, sink)
     events = changes(records, sink, cut)
-    expected = versions_of(events, columns, sink, partial=records.partial, several=records.several)
+    if records.defaults:
+        events = with_started(events, rows, sink)
+    expected = versions_of(
+        events, columns, sink, partial=records.partial, several=records.several, defaults=records.defaults
+    )
     return Versions(
         expected, events.where("e_later"), {"start": ("__START_AT", sequence), "end": ("__END_AT", sequence)}
     )
@@ -115,14 +119,39 @@ def _with_later(stored: DataFrame, later: DataFrame, keys: Sequence[str]) -> Dat
     )
 
 
+def with_started(events: DataFrame, rows: DataFrame, sink: DeltaHistorySink, recorded: str | None = None) -> DataFrame:
+    """The events with ``e_started``: whether the table has a version of the key that begins with the event.
+    ``recorded``: SQL of the time at which it has to be on record."""
+    from pyspark.sql import functions as F
+
+    keys = [f"k{index}" for index in range(len(sink.key))]
+    span = "__SYSTEM_START_AT AS since, __SYSTEM_END_AT AS until" if recorded is not None else "true AS since"
+    begun = rows.groupBy(
+        *(F.col(identifier(name)).alias(f"s_{key}") for name, key in zip(sink.key, keys, strict=True)),
+        *(F.col(f"_{name}").alias(f"s_{name}") for name in _PLACE),
+    ).agg(F.expr(f"collect_set(struct({span})) AS spans"))
+    of_it = F.expr(" AND ".join(f"e_{name} = s_{name}" for name in (*keys, *_PLACE)))
+    then = f"each.since <= {recorded} AND (each.until IS NULL OR each.until > {recorded})" if recorded else "true"
+    started = F.expr(f"coalesce(exists(spans, each -> {then}), false)")
+    own = [f"s_{name}" for name in (*keys, *_PLACE)]
+    return events.join(begun, of_it, "left").withColumn("e_started", started).drop(*own, "spans")
+
+
 def versions_of(
-    events: DataFrame, columns: StructType, sink: DeltaHistorySink, *, partial: bool, several: bool
+    events: DataFrame,
+    columns: StructType,
+    sink: DeltaHistorySink,
+    *,
+    partial: bool,
+    several: bool,
+    defaults: Mapping[str, Default],
 ) -> DataFrame:
-    """One row per version: e_k*, the coordinates of its start, e_start, e_end, e_values, and e_later: whether its key
-    has records after the claim.
+    """One row per version: e_k*, the coordinates of its start, e_start, e_end, e_values, e_lacks (of the last record),
+    e_lacked (of any of its records), and e_later: whether its key has records after the claim.
 
     Versions are numbered by counting their starts. A delete belongs to the version that it ends. ``partial``: events
-    may lack values; ``several``: as in ``_single``.
+    may lack values; ``several``: as in ``_single``. ``defaults``: of fields that some of them lack; then they say what
+    is ``e_started``.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -133,11 +162,9 @@ def versions_of(
     single = _single(events, sink, keys, several=several)
     if partial:
         single = _with_absent_values(single, columns, keys)
-    single = single.withColumn("watched", _watched(columns, sink))
-    # `watched` includes the kind of change, so every update after a delete starts a version.
-    starts = F.expr("e_change = 'update' AND (cut_before IS NOT NULL OR NOT watched <=> previous)")
+    starts = F.expr("e_change = 'update'") & (F.expr("cut_before IS NOT NULL") | _differs(columns, sink, defaults))
     numbered = (
-        single.withColumn("previous", F.lag("watched").over(in_order))
+        single.withColumn("previous", F.lag(F.struct("e_change", "e_values", "e_lacks")).over(in_order))
         .withColumn("starts", starts)
         .withColumn(
             "number", F.count(F.when(F.col("starts"), 1)).over(in_order.rowsBetween(Window.unboundedPreceding, 0))
@@ -154,6 +181,7 @@ def versions_of(
             F.expr("max_by(e_lacks, IF(e_change = 'update', e_order, NULL))").alias("e_lacks"),
             F.expr("coalesce(max(cut), min(IF(e_change = 'delete', e_order, NULL)).e_sequence)").alias("deleted_at"),
             F.max("e_later_too").alias("e_later"),
+            F.expr("flatten(collect_set(IF(e_change = 'update', e_lacks, NULL)))").alias("e_lacked"),
         )
         .withColumn("next", F.lead("first.e_order.e_sequence").over(of_key.orderBy("number")))
     )
@@ -166,6 +194,7 @@ def versions_of(
         F.expr(f"struct({values}, first.timestamp AS timestamp)").alias("e_values"),
         "e_later",
         "e_lacks",
+        "e_lacked",
     ).where(" AND ".join(f"{key} IS NOT NULL" for key in keys))
 
 
@@ -208,18 +237,37 @@ def _with_next_truncate(events: DataFrame, sink: DeltaHistorySink) -> tuple[Data
     return of_keys.withColumn("truncate", after).drop("truncates"), F.col("truncated_later")
 
 
-def _watched(columns: StructType, sink: DeltaHistorySink) -> Column:
-    """What starts a version where it is another than before."""
+def _differs(columns: StructType, sink: DeltaHistorySink, defaults: Mapping[str, Default]) -> Column:
+    """Whether an update has other tracked values than what came before it.
+
+    In a field that a record lacks, its row may have null or the default. Where only this tells whether the two are the
+    same, both are right, and the table says which it is.
+    """
     from pyspark.sql import functions as F
 
     if sink.track_history_column_list is not None:
         tracked = [name for name in columns.names if name in sink.track_history_column_list]
     else:
         tracked = [name for name in columns.names if name not in (sink.track_history_except_column_list or ())]
-    return F.struct(
-        F.col("e_change").alias("change"),
-        *(F.col(f"e_values.v{index}") for index, name in enumerate(columns.names) if name in tracked),
-    )
+
+    def watched(change: str, values: Column) -> Column:
+        # With the kind of change, so that every update after a delete starts a version.
+        its = (values[f"v{index}"].alias(f"v{index}") for index, name in enumerate(columns.names) if name in tracked)
+        return F.struct(F.col(change).alias("change"), *its)
+
+    def same(now: Column, then: Column) -> Column:
+        return watched("e_change", now).eqNullSafe(watched("previous.e_change", then))
+
+    now, then = F.col("e_values"), F.col("previous.e_values")
+    of_tracked = [each for path, each in defaults.items() if path.partition(".")[0] in tracked]
+    if not of_tracked:
+        return ~same(now, then)
+    paths = {each.path for default in of_tracked for each in (default, *default.others)}
+    none = F.expr("CAST(array() AS ARRAY<STRING>)")
+    lacks = F.array_union(*(F.coalesce(F.col(each), none) for each in ("e_lacks", "previous.e_lacks")))
+    may_be = same(*(with_defaults(each, columns, defaults, lacks) for each in (now, then)))
+    unsure = may_be & F.arrays_overlap(lacks, F.array(*map(F.lit, sorted(paths))))
+    return F.when(unsure, F.col("e_started")).otherwise(~same(now, then))
 
 
 def _with_absent_values(events: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFrame:

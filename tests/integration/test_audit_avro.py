@@ -79,6 +79,47 @@ def test_records_of_several_schemas_are_compared_value_by_value(
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize("bitemporal", [False, True])
+def test_a_version_may_start_or_not_where_only_a_default_tells_it_from_the_one_before(
+    lake: Lake, topic: Topic, registry: RegistryServer, bitemporal: bool
+) -> None:
+    """A row from before the field has null in it, a later one the default: the same record may end a version, or not.
+    The next one does, as it differs anyway."""
+    grown = {**ONE, "fields": [*ONE["fields"], {"name": "c", "type": ["string", "null"], "default": "x"}]}
+    sink: dict[str, Any] = {"key": "k", "sequence_by": "s", "except_column_list": ["s"]}
+    if bitemporal:
+        sink |= {"stored_as_scd_type": "bitemporal", "system_sequence_by": "s"}
+    given = options(lake, registry, key=None, transform="SELECT *, _offset AS s FROM records", sink=sink)
+    del given["on_new_column"]
+
+    def old(*keys: str) -> None:
+        topic.send(*((None, framed(1, ONE, {"k": key, "n": 1})) for key in keys), partition=0)
+        lake.pipeline("history", **given).run()
+
+    def new(*values: tuple[str, int, str | None]) -> None:
+        sent = ({"k": key, "n": n, "c": c} for key, n, c in values)
+        topic.send(*((None, framed(2, grown, each)) for each in sent), partition=0)
+        lake.pipeline("history", **given).run()
+
+    old("a", "b", "c")
+    registry.register(f"{topic.name}-value", 2, grown)
+    for column in ("c", *(["_state.events.element.values.c"] if bitemporal else [])):
+        lake.sql(f"ALTER TABLE {{t}} ADD COLUMNS ({column} STRING)", "history")
+    new(("a", 1, "x"), ("b", 1, None))
+    old("c", "d", "e", "a")
+    new(("d", 1, "x"), ("e", 1, None), ("a", 2, "x"))
+    found = verify(lake, "history", **given)
+    assert found.ok, str(found)
+    starts = [row[0] for row in lake.sql("SELECT DISTINCT _offset FROM {t} ORDER BY 1", "history")]
+    assert starts == [0, 1, 2, 3, 5, 6, 7, 10, 11], "of b and d one version, of c and e two"
+    for gone in (3, 10):
+        lake.sql(f"DELETE FROM {{t}} WHERE _offset = {gone}", "history")
+        damaged = verify(lake, "history", **given)
+        assert damaged.verdict.value == "not exact", (gone, str(damaged))
+        lake.sql("RESTORE {t} TO VERSION AS OF " + str(lake.version("history") - 1), "history")
+
+
+@pytest.mark.breadth
 def test_a_default_that_its_type_cannot_hold_is_in_no_row(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     """Rows from before the field stay right. A later record without it is a letter, as Java makes no number of it."""
     rate = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
