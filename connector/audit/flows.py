@@ -55,7 +55,15 @@ def united(every: Sequence[Records]) -> Records:
         frames = [frame.drop(LACKS) for frame in frames]
     frame = reduce(lambda one, other: one.unionByName(other), frames)
     shown = reduce(lambda one, other: one.union(other), (each.shown for each in every if each.shown is not None))
-    return replace(first, frame=frame, columns=type(first.columns)([*columns.values()]), defaults=defaults, shown=shown)
+    left_out = [each.left_out for each in every if each.left_out is not None]
+    return replace(
+        first,
+        frame=frame,
+        columns=type(first.columns)([*columns.values()]),
+        defaults=defaults,
+        shown=shown,
+        left_out=reduce(lambda one, other: one.union(other), left_out) if left_out else None,
+    )
 
 
 def _named(default: Default, number: int) -> Default:

@@ -62,7 +62,20 @@ def told_apart(
     theirs = _theirs(letters, config, judged)
     believed = theirs.where("believed").selectExpr(*(f"r{name} AS {name}" for name in PLACE))
     rows = made.frame.join(believed, list(PLACE), "left_anti")
-    return replace(made, frame=rows), _counts(every.frame, placed(theirs, cut, every.shown), cut, judged)
+    records = _with_believed(every, believed)
+    return replace(made, frame=rows), _counts(records, placed(theirs, cut, every.shown), cut, judged)
+
+
+def _with_believed(every: Records, believed: DataFrame) -> DataFrame:
+    """All records, but of those that a filter has taken out only the ones with a letter that is believed: what is wrong
+    with a record the pipeline may have found before the filter."""
+    from pyspark.sql import functions as F
+
+    if every.left_out is None:
+        return every.frame
+    columns = [name for name in (*PLACE, PROBLEM, PROBLEMS, RAW) if name in every.frame.columns]
+    beside = every.left_out.join(believed, list(PLACE), "left_semi").withColumn(PROBLEM, F.lit(None).cast("string"))
+    return every.frame.select(*columns).unionByName(beside, allowMissingColumns=True)
 
 
 def _theirs(letters: DataFrame, config: PipelineConfig, judged: Sequence[str]) -> DataFrame:

@@ -59,6 +59,8 @@ class Records:
     """The columns that Delta may have filled where a record has no value for them."""
     shown: DataFrame | None = None
     """The coordinates of all records that Kafka shows, also of those that make no row. None: of nothing."""
+    left_out: DataFrame | None = None
+    """The coordinates and digests of the records that a filter has taken out. None: none, or there are no digests."""
 
     @property
     def partial(self) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connector.audit import exact_json
-from connector.audit.records import PROBLEM, TOMBSTONE, Records
+from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records
 from connector.audit.values import Default
 from connector.config import Step
 from connector.spark.compat import from_ddl
@@ -46,7 +46,8 @@ def with_headers(records: DataFrame, steps: Sequence[Step]) -> tuple[DataFrame, 
 
 
 def stepped(every: Records, steps: Sequence[Step], truncates: str) -> Records:
-    """The records after the steps, those that a step can't take with a problem. What a filter leaves out is gone.
+    """The records after the steps, those that a step can't take with a problem. What a filter leaves out is only
+    ``left_out``.
 
     ``truncates``: SQL, whether the table of a record takes Debezium's truncates, which a filter then keeps. Raises
     ConfigurationError.
@@ -56,11 +57,20 @@ def stepped(every: Records, steps: Sequence[Step], truncates: str) -> Records:
             if name not in every.columns.names:
                 raise ConfigurationError(f"steps[{index}].{step.kind}: {name} isn't a column here.")
         if step.filter is not None:
-            every = replace(every, frame=every.frame.where(_stays(every.columns.names, step.filter, truncates)))
+            stays = f"coalesce({_stays(every.columns.names, step.filter, truncates)}, false)"
+            every = replace(every, frame=every.frame.where(stays), left_out=_left_out(every, f"NOT {stays}"))
         else:
             defaults = _defaults(step, every)
             every = replace(_with(every, list(_made(step, every.columns.fields))), defaults=defaults)
     return replace(every, frame=every.frame.drop(_HEADERS)) if steps else every
+
+
+def _left_out(every: Records, condition: str) -> DataFrame | None:
+    """The records that filters have left out, with those of this one."""
+    if RAW not in every.frame.columns:
+        return every.left_out
+    these = every.frame.where(condition).select(*PLACE, RAW)
+    return these if every.left_out is None else every.left_out.unionByName(these)
 
 
 def _stays(columns: Sequence[str], condition: str, truncates: str) -> str:

@@ -42,6 +42,7 @@ def compared(
     table: str,
     cut: list[Bounds],
     options: dict[str, Any],
+    reason: str = "rule",
 ) -> Compared:
     """``rows``: the key and the offset of each. ``letters``: offsets. The record at each offset has it as its key.
     ``table``: which one of a route."""
@@ -53,7 +54,7 @@ def compared(
     records = frame(*(f"{value}, {RECORD}, {HEADERS}".format(offset) for offset in IN_SIGHT))
     there = frame(*(f"CAST({key} AS BIGINT) AS id, {PLACE.format(offset)}" for key, offset in rows))
     letter = (
-        f"{value}, {PLACE}, {HEADERS}, 'p' AS pipeline, '/tmp/t' AS sink, 'rule' AS reason, "
+        f"{value}, {PLACE}, {HEADERS}, 'p' AS pipeline, '/tmp/t' AS sink, '{reason}' AS reason, "
         "CAST(NULL AS STRING) AS detail"
     )
     aside = None
@@ -104,6 +105,32 @@ def test_a_row_and_a_letter_of_what_is_set_aside_or_left_out_are_unexpected(spar
     assert found == {**right, "unchecked": 1, "unexpected": 1}
     found = counts(spark, *RIGHT, letters=(9, 6), **LEFT_OUT["filter"], **aside)
     assert found == {**ALL_RIGHT, "records": 2, "letters_unchecked": 1, "letters_unexpected": 1}
+
+
+@pytest.mark.parametrize("how", [*LEFT_OUT, "filters", "flows"])
+def test_a_letter_of_a_record_that_a_filter_leaves_out_is_of_a_record(spark: SparkSession, how: str) -> None:
+    """The pipeline is stricter than the audit, and decodes a record before a filter sees it. A letter where Kafka has
+    no record, or of what isn't wrong, is unexpected all the same."""
+    given: dict[str, Any] = {
+        **LEFT_OUT,
+        "filters": {"steps": [{"filter": "id < 9"}, {"rename": {"id": "number"}}, {"filter": "number > 0"},
+                              {"rename": {"number": "id"}}]},
+        "flows": {"steps": [{"filter": "id < 9"}], "flows": [{"topics": ["u"], "require": "id > 0"}],
+                  "source": {"topics": ["t", "u"], "kafka": {"bootstrap.servers": "localhost:1"}}},
+    }[how]  # fmt: skip
+    aside: dict[str, Any] = {"on_bad_record": "dead_letter", "dead_letters": {"path": "/tmp/letters"}}
+    cut = [replace(part, compacted=False) for part in CUT]
+
+    def found(reason: str, *letters: int) -> dict[str, int]:
+        its = compared(spark, RIGHT, letters, "", cut, {**given, **aside}, reason).counts
+        return {each["kind"]: each["count"] for each in its if each["count"]}
+
+    whole = how == "transform"
+    assert found("value") == {**ALL_RIGHT, "records": 3 if whole else 2}
+    assert found("value", 9, 6) == {
+        **ALL_RIGHT, "records": 3, "letters": 1, "letters_unconfirmed": 1, "letters_unexpected": 1
+    }  # fmt: skip
+    assert found("rule", 9)["letters_unexpected"] == 1
 
 
 @pytest.mark.parametrize("sink", [{}, UPSERT], ids=["append", "upsert"])
