@@ -75,6 +75,7 @@ class Table:
             pipeline=config.name,
             topics=config.source.topics,
             stops_at_changes=config.on_foreign_delete == "stop",
+            former=config.part_of.file if config.part_of is not None else None,
         )
         schema = config.inferred.properties if config.inferred is not None else {}
         derivation, sink = derive(config, table, commits, rows), config.sinks[0]

@@ -1,7 +1,9 @@
-"""Refuses a sink that was written under another name, with ``together: eventual``.
+"""Refuses a sink that was written under another name, after a change of the file or of ``together``.
 
-There the pipeline of a sink may get another name as the file changes (``config.sink_by_sink``). Under another name it
-would lose its epochs' event time, and a run that still has the old name wouldn't be fenced.
+With ``together: eventual`` the pipeline of a sink may get another name as the file changes (``config.sink_by_sink``).
+Under another name it would lose its epochs' event time, and a run that still has the old name wouldn't be fenced. From
+``atomic`` to ``eventual`` a table is taken over (``sinks.delta.taken_over``). The way back would need one position of
+all sinks, which they don't have.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import PipelineConfig
+from connector.config.places import NAME
 from connector.engine.coordinator_log import Log
 from connector.engine.output import Output
 from connector.engine.outputs import Table
@@ -24,17 +27,16 @@ if TYPE_CHECKING:
 
 
 def refuse_renamed(config: PipelineConfig, outputs: Sequence[Output], log: Log | None) -> None:
-    """Raises ConfigurationError if a sink's last epoch was written under another of its names."""
+    """Raises ConfigurationError if a sink's last epoch was written under another of its names, or by a pipeline of its
+    own that this file had for it with ``together: eventual``."""
     if config.part_of is None:
+        if config.two_phase and config.route is None:
+            _refuse_together_again(config, outputs, log)
         return
-    pattern = config.part_of.pattern
+    former, pattern = config.part_of.file, config.part_of.pattern
     for output in outputs:
-        wrote: str | None = None
-        if isinstance(output, Table):
-            wrote = _last_writer(output.table, config.name, pattern)
-        elif log is not None and log.exists():
-            wrote = log.last_writer(output.label, pattern)
-        if wrote is not None and wrote != config.name:
+        wrote = _last_writer(config, output, log, rf"{pattern}|^{re.escape(former)}$")
+        if wrote not in (None, config.name, former):
             before, now = (name.removeprefix(f"{config.part_of.file}-") for name in (wrote, config.name))
             raise ConfigurationError(
                 f"{output.label!r} was written by pipeline {wrote!r}, and the file now calls that pipeline "
@@ -42,6 +44,20 @@ def refuse_renamed(config: PipelineConfig, outputs: Sequence[Output], log: Log |
                 "same, or on its part. Nothing was written.",
                 hint=f"Give this sink its name: part: {before}. A run of that name is then fenced as before. (Without "
                 f"it, the sink would begin anew as {now}.)",
+            )
+
+
+def _refuse_together_again(config: PipelineConfig, outputs: Sequence[Output], log: Log | None) -> None:
+    pattern = rf"^{re.escape(config.name)}-{NAME.removeprefix('^')}"
+    for output in outputs:
+        wrote = _last_writer(config, output, log, pattern)
+        if wrote not in (None, config.name):
+            raise ConfigurationError(
+                f"{output.label!r} was last written by pipeline {wrote!r}, with together: eventual. Each sink stands "
+                "where its own pipeline does, so with together: atomic some would get records again, or miss them. "
+                "Nothing was written.",
+                hint="Write together: eventual again. Or give the file another name and other places (of the sinks and "
+                "of the coordinator), from a source.start that Kafka still has.",
             )
 
 
@@ -65,15 +81,21 @@ def refuse_what_it_has(config: PipelineConfig, spark: SparkSession, outputs: Seq
             )
 
 
-def _last_writer(table: DeltaTable, name: str, pattern: str) -> str | None:
-    """Of this pipeline and those whose name matches the pattern, the one that has committed last to the table."""
+def _last_writer(config: PipelineConfig, output: Output, log: Log | None, pattern: str) -> str | None:
+    """Of this pipeline and those whose name matches the pattern, the one that has written last to the sink."""
+    if isinstance(output, Table):
+        return _last_committer(output.table, config, pattern)
+    return log.last_writer(output.label, pattern) if log is not None and log.exists() else None
+
+
+def _last_committer(table: DeltaTable, config: PipelineConfig, pattern: str) -> str | None:
     if table.detail() is None or table.log is None:
         return None
     history = PastCommits(table)
     version = history.newest().version
     while version >= 0 and (commit := history.at(version)) is not None:
         found = pipeline_of(commit.user_metadata)
-        if found is not None and (found == name or re.match(pattern, found)):
+        if found is not None and (found == config.name or re.match(pattern, found)):
             return found
         version -= 1
     return None

@@ -39,6 +39,7 @@ from sinks.delta.position import (
     taken_in,
 )
 from sinks.delta.table import DeltaTable
+from sinks.delta.taken_over import cleaned_away, refuse_gone_back
 from sinks.delta.undone import Undone, undone
 from sinks.errors import NotADeltaTable, PositionMismatch, TableReplaced
 
@@ -50,12 +51,19 @@ class PipelineCommits:
     """The commits of one pipeline in one table."""
 
     def __init__(
-        self, table: DeltaTable, *, pipeline: str, topics: Container[str], stops_at_changes: bool = False
+        self,
+        table: DeltaTable,
+        *,
+        pipeline: str,
+        topics: Container[str],
+        stops_at_changes: bool = False,
+        former: str | None = None,
     ) -> None:
         """``topics``: topics that the pipeline reads; ``stops_at_changes``: rows that somebody else has deleted or
-        changed count as replaced."""
+        changed count as replaced; ``former``: see `taken_over`."""
         self._table = table
         self._pipeline = pipeline
+        self._former = former
         self.topics = topics
         self._stops_at_changes = stops_at_changes
         self._log_retention = timedelta(days=30)
@@ -125,6 +133,8 @@ class PipelineCommits:
             from_these = from_rows(rows, standing)
             if from_these is None:
                 epoch = log.highest_txn(self._pipeline)
+                if not epoch and self._former is not None and log.highest_txn(self._former):
+                    raise cleaned_away(self._table.label, self._pipeline, self._former)
                 if not rows and not epoch:
                     return None
                 # Rows that were replaced before the pipeline's first epoch were never its own.
@@ -136,6 +146,8 @@ class PipelineCommits:
             standing = from_these
         if isinstance(standing, Unwritten):
             return self._before(standing.first, newest, log.highest_txn(self._pipeline))
+        if standing.metadata.pipeline != self._pipeline and not standing.restored and how == "commit":
+            refuse_gone_back(self._table.label, standing.metadata, log.highest_txn(self._pipeline), self._pipeline)
         epoch = standing.metadata.epoch
         restored_to = epoch if went_back or (standing.restored and how == "commit") else None
         if standing.restored or how == "cloned":
@@ -300,8 +312,9 @@ class PipelineCommits:
         return find(
             version,
             history.at,
-            lambda at, metadata: log.holds_txn(at, self._pipeline, metadata.epoch),
+            lambda at, metadata: log.holds_txn(at, metadata.pipeline, metadata.epoch),
             pipeline=self._pipeline,
+            former=self._former,
             stops=self._stops,
         )
 
@@ -368,11 +381,12 @@ class PipelineCommits:
         )
 
     def _position(self, commit: Commit, metadata: CommitMetadata) -> Position:
+        own = metadata.pipeline == self._pipeline
         return replace(
             metadata.position,
             version=commit.version,
             committed_at=commit.timestamp,
-            refresh_after=commit.timestamp + self._log_retention / 2,
+            refresh_after=commit.timestamp + self._log_retention / 2 if own else _LONG_AGO,
         )
 
 

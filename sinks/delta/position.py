@@ -155,6 +155,7 @@ def find(
     is_own: Callable[[int, CommitMetadata], bool],
     *,
     pipeline: str,
+    former: str | None = None,
     stops: Callable[[Commit], bool] = replaces,
 ) -> Standing:
     """Walk back from version ``newest`` to the commit that says where the pipeline stands.
@@ -175,15 +176,16 @@ def find(
     Tests: tests/unit/sinks/delta/test_position.py.
 
     ``commit_at`` gives the entry of a version, None once the log was cleaned. ``is_own`` tells whether the commit of
-    that version really took the epoch: user metadata alone can be a stale copy in anybody's commit. ``stops``: whether
-    the pipeline doesn't go on after a commit of somebody else.
+    that version really took the epoch: user metadata alone can be a stale copy in anybody's commit. ``former``: the
+    pipeline from which this one has taken the table over, whose commits count as its own. ``stops``: whether the
+    pipeline doesn't go on after a commit of somebody else.
 
     Raises PositionMismatch where one slipped in under an epoch that was being written, UnsupportedFormat.
     """
     version, restored = newest, False
     replaced: Commit | None = None
     while version >= 0 and (commit := commit_at(version)) is not None:
-        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
+        metadata = _metadata(commit, pipeline, former)
         if metadata is not None and is_own(version, metadata):
             _refuse_overtaken(metadata, commit, commit_at)
             return Own(metadata, commit, restored, replaced or _replaced_under(metadata, commit, commit_at, stops))
@@ -196,11 +198,11 @@ def find(
             over = commit if version > 0 else None
             return Cloned(str(source), int(of or 0), commit.timestamp, replaced, over, restored)
         if commit.goes_on_from is None:
-            before = tuple(_own(range(version - 1, -1, -1), commit_at, is_own, pipeline))
+            before = tuple(_own(range(version - 1, -1, -1), commit_at, is_own, pipeline, former))
             return FromRows(replaced, before[::-1], every=commit_at(0) is not None, restored=True)
         version = commit.goes_on_from
     # With all of its history the table says that the pipeline had no commit yet: not that it was cleaned away.
-    every = _own(range(newest), commit_at, is_own, pipeline) if restored and version < 0 else iter(())
+    every = _own(range(newest), commit_at, is_own, pipeline, former) if restored and version < 0 else iter(())
     first = next(every, None)
     if first is not None and first.metadata.position.since:
         return Unwritten(first)
@@ -263,18 +265,27 @@ def from_rows(rows: Offsets, standing: FromRows) -> Own | Unwritten | None:
     return Unwritten(own) if since else None
 
 
+def _metadata(commit: Commit, pipeline: str, former: str | None) -> CommitMetadata | None:
+    """The metadata of a commit of the pipeline, or of the former one; None: it is somebody else's."""
+    own = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
+    if own is not None or former is None:
+        return own
+    return CommitMetadata.from_json(commit.user_metadata, pipeline=former)
+
+
 def _own(
     versions: Iterable[int],
     commit_at: Callable[[int], Commit | None],
     is_own: Callable[[int, CommitMetadata], bool],
     pipeline: str,
+    former: str | None,
 ) -> Iterator[Own]:
     """The pipeline's commits of these versions, as far as the history has them."""
     for version in versions:
         commit = commit_at(version)
         if commit is None:
             return
-        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline)
+        metadata = _metadata(commit, pipeline, former)
         if metadata is not None and is_own(version, metadata):
             yield Own(metadata, commit, restored=True)
 

@@ -23,6 +23,7 @@ from connector.cli.app import app
 from connector.config.table_per_topic import safe
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
+from sinks.errors import ConfigurationError
 
 
 @pytest.fixture
@@ -342,6 +343,47 @@ def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, 
     assert lake.rows("latest") == [("a", 3), ("b", 4), ("c", 5)]
     verified = command("verify", "--json", f"{file}#late")
     assert (verified.exit_code, json.loads(verified.stdout)["ok"]) == (0, True)
+
+    # They have no position together any more, so they don't move together again.
+    topic.send_rows([("d", 6)], partition=0)
+    with pytest.raises(ConfigurationError, match="was last written by pipeline 'shop-every', with together: eventual"):
+        Pipeline.from_options(both(lake)).run()
+    assert lake.rows("every") == [("a", 1), ("a", 3), ("b", 2), ("b", 4), ("c", 5)]
+
+
+@pytest.mark.breadth
+def test_a_table_without_rows_tells_its_new_pipeline_where_it_stands(lake: Lake, topic: Topic) -> None:
+    """Its rows say nothing, and `latest` would be the end of another time: its commits say it."""
+    file = lake.folder / "shop.yaml"
+    from_now = both(lake, source={"start": "latest"})
+    topic.send_rows([("old", 0)], partition=0)
+    Pipeline.from_options(from_now).run()
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    Pipeline.from_options(from_now).run()
+    lake.sql("DELETE FROM {t}", "every")
+    topic.send_rows([("c", 3)], partition=0)
+    file.write_text(yaml.safe_dump({**from_now, "together": "eventual"}))
+    run_all([file])
+    assert lake.rows("every") == [("c", 3)]
+    assert lake.rows("latest") == [("a", 1), ("b", 2), ("c", 3)]
+    every = lake.metadata("every")
+    assert [each["pipeline"] for each in every][-1] == "shop-every"
+    assert len({json.dumps(each["since"]) for each in every}) == 1
+    assert every[-1]["epoch"] == every[-2]["epoch"] + 1
+
+
+@pytest.mark.breadth
+def test_a_table_that_had_no_record_before_it_moved_misses_none(lake: Lake, topic: Topic) -> None:
+    file = lake.folder / "shop.yaml"
+    from_now = both(lake, source={"start": "latest"})
+    topic.send_rows([("old", 0)], partition=0)
+    Pipeline.from_options(from_now).run()
+    topic.send_rows([("a", 1)], partition=0)
+    file.write_text(yaml.safe_dump({**from_now, "together": "eventual"}))
+    run_all([file])
+    assert lake.rows("every") == lake.rows("latest") == [("a", 1)]
+    verified = command("verify", "--json", f"{file}#every")
+    assert (verified.exit_code, json.loads(verified.stdout)["ok"]) == (0, True), verified.stdout
 
 
 def test_a_sink_keeps_its_name_whatever_other_sinks_there_are(lake: Lake, topic: Topic) -> None:

@@ -9,7 +9,8 @@ import pytest
 from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, Unwritten, find, from_rows, taken_in
-from sinks.errors import PositionMismatch
+from sinks.delta.taken_over import refuse_gone_back
+from sinks.errors import ConfigurationError, PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
 
 
@@ -39,8 +40,11 @@ class History:
         }
         self.stale: set[int] = set()
 
-    def find(self) -> Standing:
-        return find(max(self.commits), self.commits.get, lambda version, _: version not in self.stale, pipeline="p")
+    def find(self, former: str | None = None) -> Standing:
+        return find(
+            max(self.commits), self.commits.get, lambda version, _: version not in self.stale, pipeline="p",
+            former=former,
+        )  # fmt: skip
 
     def found(self) -> tuple[int, int, bool]:
         standing = self.find()
@@ -194,6 +198,42 @@ def test_a_restore_to_a_time_before_the_oldest_commit_that_is_known_is_told_by_t
     assert (standing.every, standing.restored) == (False, True)
     assert from_rows(offsets(90), standing) is None
     assert isinstance(from_rows(offsets(101), standing), Own)
+
+
+@pytest.mark.parametrize("own", [0, 1, 2])
+@pytest.mark.parametrize("formers", [1, 2, 3])
+def test_a_pipeline_goes_on_from_the_former_one_as_if_it_had_written_all(formers: int, own: int) -> None:
+    """Whatever the history is, it is found as in a table that one pipeline has written."""
+    endings: list[tuple[Any, ...]] = [("OPTIMIZE", None), ("RESTORE", None, {"version": None, "timestamp": "x"})]
+    endings += [("RESTORE", None, {"version": str(version)}) for version in range(formers + own + 1)]
+    for ending in endings:
+        of_both, of_one = (
+            History(
+                ("CREATE TABLE", None),
+                *(("WRITE", epoch(number + 1, pipeline=former)) for number in range(formers)),
+                *(("WRITE", epoch(number + 1)) for number in range(formers, formers + own)),
+                ending,
+            )
+            for former in ("f", "p")
+        )
+        found, one = of_both.find("f"), of_one.find()
+        assert type(found) is type(one)
+        if isinstance(found, Own) and isinstance(one, Own):
+            assert (found.commit.version, found.metadata.position, found.restored) == (
+                one.commit.version, one.metadata.position, one.restored,
+            )  # fmt: skip
+        if isinstance(found, FromRows) and isinstance(one, FromRows):
+            assert [each.metadata.position for each in found.candidates] == [
+                each.metadata.position for each in one.candidates
+            ]
+            assert (found.every, found.restored) == (one.every, one.restored)
+
+
+def test_a_former_pipeline_that_committed_again_is_refused() -> None:
+    metadata = CommitMetadata("shop", Position(4, offsets(400)))
+    refuse_gone_back("t", metadata, 0, "shop-every")
+    with pytest.raises(ConfigurationError, match=r"'shop-every' up to epoch 5, and then by 'shop' again"):
+        refuse_gone_back("t", metadata, 5, "shop-every")
 
 
 @pytest.mark.parametrize(
