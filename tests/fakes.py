@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -84,6 +84,9 @@ class Topic:
     def remaining(self, held: TopicsHeld) -> Remaining:
         return lambda partitions: {at: Remains(held.beginnings[at] + self.ahead) for at in partitions}
 
+    def deleted(self, topics: Collection[str]) -> Collection[str]:
+        return {topic for topic in topics if topic == "gone"}
+
     def read(self, epoch: Epoch) -> list[Record]:
         return [
             Record(range_.at, offset, *self.partitions[range_.partition][offset])
@@ -111,8 +114,8 @@ class Group:
     stored: Offsets = field(default_factory=Offsets)
     members: bool = False
 
-    def committed(self) -> Offsets:
-        return self.stored
+    def committed(self, also: Collection[str] = ()) -> Offsets:
+        return Offsets({at: next_ for at, next_ in self.stored.items() if at.topic in {"t", *also}})
 
     def store(self, offsets: Offsets) -> None:
         if self.members:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 
 from connector.delivery.ports import Work
-from connector.protocol.recover import TopicsHeld, reached, refuse_recreated, refuse_replaced, resumed
+from connector.protocol.recover import TopicsHeld, reached, refuse_forgotten, refuse_recreated, refuse_replaced, resumed
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, Fenced, GroupActive, PositionMismatch
-from sinks.offsets import Offsets
+from sinks.offsets import Offsets, TopicPartition
 
 TRANSACTIONAL = "transactional"
 EMPTY_WITHIN_SECONDS = 60.0
@@ -55,7 +56,8 @@ def hand_over(work: Work, delivery: str) -> Position:
         _refuse_another_group(work, position)
         if position is not None and _stands(position, delivery):
             refuse_recreated(position.topics, held.ids)
-            return position
+            if not _lacks(position, held, work.group.committed):
+                return position
         try:
             changes = (position is None or position.delivery != delivery) and not _of_rows(position)
             if changes and work.group.has_members():
@@ -82,6 +84,16 @@ def _stands(position: Position, delivery: str) -> bool:
     return position.delivery == delivery and not is_due(position)
 
 
+def _lacks(position: Position, held: TopicsHeld, committed: Callable[[], Offsets]) -> bool:
+    """Whether a position whose offsets are in a consumer group doesn't name a topic, or a partition, that the group
+    reads by now. Without the id a recreated topic would be taken for the old one; without the partition nobody would
+    see that the group has forgotten it."""
+    if position.delivery == TRANSACTIONAL:
+        return False
+    appeared = held.ends.keys() - position.offsets.keys()
+    return not held.ids.keys() <= position.topics.keys() or (bool(appeared) and not appeared.isdisjoint(committed()))
+
+
 def is_due(position: Position) -> bool:
     """Whether Delta may soon forget this position, so that `hand_over` writes it again."""
     return position.refresh_after is not None and datetime.now(timezone.utc) >= position.refresh_after
@@ -95,12 +107,16 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         stands = position.moved_to(position.offsets.join(known)) if position is not None else None
         resumption = resumed(stands, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
         offsets, lost = resumption.offsets, (*lost, *resumption.lost)
-        if not known.reaches(offsets):
-            work.group.store(offsets)
+        given = Offsets({**_left_behind(work, before, held), **offsets})
+        if not known.reaches(given):
+            work.group.store(given)
         note = f"consumer group {work.group.name} starts at {offsets.to_json()}"
     else:
         refuse_recreated(position.topics, held.ids)
-        offsets = reached(position, work.group.committed(), held, work.group.name)
+        committed = work.group.committed(position.offsets.topics)
+        if delivery == TRANSACTIONAL:
+            refuse_forgotten(_left_behind(work, position, held), committed, work.group.name)
+        offsets = reached(position, committed, held, work.group.name)
         note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
     if position is not None and position.delivery != delivery and not _of_rows(position):
         note = f"delivery was {position.delivery}, is {delivery} from now on: {note}"
@@ -116,6 +132,14 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         leaders=held.leaders,
     )
     return epoch, note
+
+
+def _left_behind(work: Work, position: Position, held: TopicsHeld) -> Mapping[TopicPartition, int]:
+    """The offsets of topics that the pipeline file doesn't name any more, and that Kafka still has: the file may name
+    them again."""
+    left = {at: next_ for at, next_ in position.offsets.items() if at.topic not in held.ids}
+    gone = work.topics.deleted({at.topic for at in left}) if left else ()
+    return {at: next_ for at, next_ in left.items() if at.topic not in gone}
 
 
 def _of_rows(position: Position | None) -> bool:

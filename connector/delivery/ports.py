@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -27,14 +27,18 @@ class Topics(Starts, Protocol):
         """The mean size, in bytes, of the next few records of each partition between ``offsets`` and ``ends``."""
         ...
 
+    def deleted(self, topics: Collection[str]) -> Collection[str]:
+        """Those of these topics that Kafka doesn't have. Raises BrokerUnreachable."""
+        ...
+
 
 class Group(Protocol):
     """The consumer group, seen from outside. None of these methods joins it."""
 
     name: str
 
-    def committed(self) -> Offsets:
-        """The next offsets that the group has committed, of the pipeline's topics."""
+    def committed(self, also: Collection[str] = ()) -> Offsets:
+        """The next offsets that the group has committed, of the pipeline's topics, and ``also`` of these."""
         ...
 
     def store(self, offsets: Offsets) -> None:

@@ -263,11 +263,21 @@ def reached(position: Position, committed: Offsets, held: TopicsHeld, group: str
     ``committed``: those that the group has. It got one of every partition when they were handed over to it. Raises
     OffsetsForgotten if it has one no more: the position alone would give everything since then once more.
     """
-    forgotten = [
-        at
-        for at in sorted(position.offsets)
-        if at in held.ends and at not in committed and position.topics.get(at.topic) == held.ids[at.topic]
-    ]
+    known = {
+        at: next_
+        for at, next_ in position.offsets.items()
+        if at in held.ends and position.topics.get(at.topic) == held.ids[at.topic]
+    }
+    refuse_forgotten(known, committed, group)
+    return position.offsets.join(committed)
+
+
+def refuse_forgotten(known: Mapping[TopicPartition, int], committed: Offsets, group: str) -> None:
+    """Raises OffsetsForgotten if a consumer group has no offset any more of a partition that it got one of.
+
+    ``known``: those partitions; ``committed``: the offsets that it has.
+    """
+    forgotten = sorted(known.keys() - committed.keys())
     if forgotten:
         shown = ", ".join(f"{at.topic}-{at.partition}" for at in forgotten[:_SHOWN])
         more = f" and {len(forgotten) - _SHOWN:,} others" if len(forgotten) > _SHOWN else ""
@@ -278,7 +288,6 @@ def reached(position: Position, committed: Offsets, held: TopicsHeld, group: str
             "with `kafka-consumer-groups.sh --reset-offsets`: the highest _offset of each partition in the table, plus "
             "1, is where to go on.",
         )
-    return position.offsets.join(committed)
 
 
 def behind(offsets: Offsets, held: TopicsHeld) -> int:

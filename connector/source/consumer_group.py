@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,14 +37,17 @@ class ConsumerGroup:
             self._client.close()
             self._client = None
 
-    def committed(self) -> Offsets:
-        """The next offset per partition. A partition that the group has never committed is left out."""
+    def committed(self, also: Collection[str] = ()) -> Offsets:
+        """The next offset per partition. A partition that the group has never committed is left out.
+
+        ``also``: topics of which to tell it although the pipeline doesn't read them any more.
+        """
         found = self._ask(lambda: self._admin.list_group_offsets({self.name: None})).get(self.name, {})
         return Offsets(
             {
                 TopicPartition(at.topic, at.partition): each.offset
                 for at, each in found.items()
-                if at.topic in self._topics and each.offset >= 0
+                if (at.topic in self._topics or at.topic in also) and each.offset >= 0
             }
         )
 
@@ -130,8 +133,9 @@ class Unpublished:
 
     name: str = ""
 
-    def committed(self) -> Offsets:
+    def committed(self, also: Collection[str] = ()) -> Offsets:
         """No offsets."""
+        del also
         return Offsets()
 
     def store(self, offsets: Offsets) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -42,3 +42,7 @@ class Until:
     def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
         """See ``KafkaSource.record_bytes``."""
         return self.topics.record_bytes(offsets, ends)
+
+    def deleted(self, topics: Collection[str]) -> Collection[str]:
+        """See ``KafkaSource.deleted``."""
+        return self.topics.deleted(topics)

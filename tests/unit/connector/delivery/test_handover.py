@@ -437,3 +437,72 @@ def test_a_copy_of_a_table_does_not_take_the_offsets_of_the_group(pipeline: Pipe
     pipeline.run("manual_commit")
     read_from_rows(pipeline, Offsets({at(0): 2, at(1): 1}), epoch=0)
     assert hand_over(pipeline.work(), "manual_commit").offsets == Offsets({at(0): 2, at(1): 1})
+
+
+def left_behind(pipeline: Pipeline, topic: str, **offsets: int) -> TopicPartition:
+    """A topic that has left the file: where it began is in the table, and how far it was read only in the group."""
+    its = TopicPartition(topic, 0)
+    stands = pipeline.position
+    pipeline.table.position = replace(
+        stands, offsets=Offsets({**stands.offsets, its: 0}), topics={**stands.topics, topic: "its id"}
+    )
+    pipeline.group.stored = Offsets({**pipeline.group.stored, **dict.fromkeys([its][: len(offsets)], 500)})
+    return its
+
+
+def test_a_topic_that_has_left_the_file_keeps_how_far_the_group_has_read_it(pipeline: Pipeline) -> None:
+    """Put back into the file, it would be read again from where it began."""
+    pipeline.run("manual_commit")
+    its = left_behind(pipeline, "left", read=500)
+    position = hand_over(pipeline.work(), "transactional")
+    assert position.offsets == Offsets({**pipeline.topic.look().ends, its: 500})
+    pipeline.group.stored = Offsets()
+    assert hand_over(pipeline.work(), "manual_commit").offsets[its] == 500
+    assert pipeline.group.stored[its] == 500
+
+
+def test_a_topic_that_has_left_the_file_and_that_the_group_has_forgotten_is_refused(pipeline: Pipeline) -> None:
+    pipeline.run("manual_commit")
+    its = left_behind(pipeline, "left")
+    before = pipeline.table
+    with pytest.raises(OffsetsForgotten, match="no offset of left-0 any more"):
+        hand_over(pipeline.work(), "transactional")
+    assert pipeline.table == before
+    pipeline.group.store(Offsets({its: 500}))  # as the error says
+    assert hand_over(pipeline.work(), "transactional").offsets[its] == 500
+
+
+def test_a_topic_that_kafka_has_deleted_stops_no_hand_over(pipeline: Pipeline) -> None:
+    pipeline.run("manual_commit")
+    its = left_behind(pipeline, "gone")
+    assert hand_over(pipeline.work(), "transactional").offsets[its] == 0
+    hand_over(pipeline.work(), "manual_commit")
+    assert its not in pipeline.group.stored
+
+
+@pytest.mark.parametrize("delivery", IN_GROUP)
+def test_a_topic_that_was_added_to_the_file_later_gets_its_id_into_the_table(delivery: str, pipeline: Pipeline) -> None:
+    """Without it a topic that was made again would be taken for the old one, and its records dropped."""
+    pipeline.run(delivery)
+    pipeline.table.position = replace(pipeline.position, topics={})
+    pipeline.group.members = True
+    assert hand_over(pipeline.work(), delivery).topics == {"t": "first"}
+    assert (epoch := pipeline.position.epoch) == hand_over(pipeline.work(), delivery).epoch == 2
+    pipeline.topic.id = "second"
+    with pytest.raises(TopicRecreated):
+        hand_over(pipeline.work(), delivery)
+    assert pipeline.position.epoch == epoch
+
+
+@pytest.mark.parametrize("delivery", IN_GROUP)
+def test_a_partition_that_appeared_later_comes_into_the_table_once_the_group_has_read_it(
+    delivery: str, pipeline: Pipeline
+) -> None:
+    pipeline.run(delivery)
+    pipeline.topic.partitions.append([("f", 6)])
+    assert at(2) not in hand_over(pipeline.work(), delivery).offsets
+    pipeline.run(delivery)
+    assert hand_over(pipeline.work(), delivery).offsets[at(2)] == 1
+    pipeline.group.stored = Offsets({at(0): 4, at(1): 1})
+    with pytest.raises(OffsetsForgotten, match="t-2"):
+        pipeline.run("transactional")
