@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.engine.assembly import Assembly
+from connector.engine.dead_letters import letters_table
 from connector.engine.outputs import Table
 from connector.protocol.steps import Observer
 from connector.source.records import no_records
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
 
 
 def accepted(assembly: Assembly, observe: Observer) -> Position:
-    """See ``Pipeline.accept``: commits an epoch of no records. Raises ConfigurationError if nobody has replaced it."""
+    """See ``Pipeline.accept``: commits an epoch of no records. Raises ConfigurationError if nobody has replaced it.
+
+    Before that, the pipeline's letters get Delta's new id of the table, if it has one: else they would be another
+    table's. A crash in between leaves letters of the table as it is; the next `accept` does both steps again.
+    """
     assembly = _without_query(assembly)
     assembly.make_ready()
     sink, log = assembly.table.derivation.sink, assembly.table.derivation.log
     position = sink.position()
     if position is None or not position.replaced:
         raise ConfigurationError("Nobody has replaced the table: there is nothing to accept.")
+    _take_letters_along(assembly)
     if log is not None:
         log.close(assembly.run)
         position = sink.position() or position
@@ -37,6 +43,17 @@ def accepted(assembly: Assembly, observe: Observer) -> Position:
             replace(nothing, delivery=position.delivery, group=position.group), 0
         ).position
     return position
+
+
+def _take_letters_along(assembly: Assembly) -> None:
+    letters = letters_table(assembly.config, assembly.spark)
+    if letters is None or not letters.exists():
+        return
+    commits = assembly.table.commits
+    stands = commits.position()  # that of a change log has versions of its own
+    own = commits.at(stands.version) if stands is not None and stands.version is not None else None
+    if own is not None and own.metadata.table:
+        letters.take_along(own.metadata.table)
 
 
 def accepted_together(assembly: Assembly, observe: Observer) -> Position:

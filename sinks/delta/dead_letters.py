@@ -249,6 +249,13 @@ class DeadLetters:
         where = f"epoch <= {int(highest)} AND ({of_taken_in} OR ({_ahead(offsets)})){self._own(shared=False)}"
         self._update(again, f"_retried_epoch IS NULL AND {where}")
 
+    def take_along(self, former: str) -> None:
+        """Give the letters of the table that had the id ``former`` the id that it has now. May be called again."""
+        self._make_ready()
+        own = self._of()
+        if own and own[0] != former:
+            self._update({"_table": literal(own[0])}, f"_table = {literal(former)}")
+
     def _update(self, values: dict[str, str], where: str) -> int:
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())
         sql = f"UPDATE {self.table.sql} SET {sets} WHERE {self._of_pipeline} AND {where}"

@@ -209,3 +209,15 @@ def test_one_of_several_tables_that_was_replaced_on_purpose_is_accepted(lake: La
     assert pipeline.run().epochs == 1
     assert lake.rows("every") == sorted(some(0, 2) + some(5, 2))
     assert lake.rows("latest") == some(0, 7)
+
+
+@pytest.mark.breadth
+def test_the_letters_of_a_table_that_was_replaced_stay_its_own_once_it_is_accepted(lake: Lake, topic: Topic) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    topic.send_rows(some(0, 2), partition=0)
+    topic.send(("bad", b"no JSON"), partition=0)
+    lake.pipeline(**letters).run()
+    lake.sql("CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t}")
+    lake.pipeline(**letters).accept()
+    assert lake.pipeline(**letters).verify().ok
+    assert lake.pipeline(**letters).retry_dead_letters().of_others == 0

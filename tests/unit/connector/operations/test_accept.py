@@ -43,6 +43,7 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
     for module, name in ((assembling, "letters"), (assembling, "refuser"), (assembling, "no_records")):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(accept, "no_records", lambda _: "none")
+    monkeypatch.setattr(accept, "letters_table", lambda *_: None)
 
     config: Any = SimpleNamespace(name="p", of_rows=of_rows, clock=None)
     source: Any = SimpleNamespace(refuse_changed=None)
@@ -65,14 +66,37 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
         assert read is assembly.of_kafka
 
 
-def test_an_accepted_table_still_says_which_group_has_the_offsets() -> None:
+def test_the_letters_of_a_replaced_table_get_its_new_id_before_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else they are another table's for ever: no retry takes them, and `verify` misses them."""
+    did: list[str] = []
+    letters = SimpleNamespace(exists=lambda: True, take_along=lambda former: did.append(f"letters of {former}"))
+    monkeypatch.setattr(accept, "letters_table", lambda *_: letters)
+    standing = replace(STANDS, version=7)
+    own = {7: SimpleNamespace(metadata=SimpleNamespace(table="old id")), 8: None}
+    for version, said in ((7, ["letters of old id", "epoch"]), (8, ["epoch"])):
+        standing = replace(STANDS, version=version)
+        commits = SimpleNamespace(position=lambda found=standing: found, at=own.get)
+        destination = SimpleNamespace(run_epoch=lambda *_: did.append("epoch") or SimpleNamespace(position=STANDS))
+        derivation = SimpleNamespace(sink=SimpleNamespace(position=lambda: STANDS), log=None)
+        assembly: Any = SimpleNamespace(
+            config=SimpleNamespace(name="p", of_rows=False), run="me", source=None, make_ready=lambda: None, spark=None,
+            table=SimpleNamespace(derivation=derivation, commits=commits),
+            work=lambda *_, found=destination, **__: SimpleNamespace(destination=found),
+        )  # fmt: skip
+        accepted(assembly, lambda _: None)
+        assert did == said
+        did.clear()
+
+
+def test_an_accepted_table_still_says_which_group_has_the_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accept, "letters_table", lambda *_: None)
     stands = replace(STANDS, delivery="manual_commit", group="g1")
     epochs: list[Epoch] = []
     destination = SimpleNamespace(run_epoch=lambda epoch, _: epochs.append(epoch) or SimpleNamespace(position=stands))
     sink = SimpleNamespace(position=lambda: stands)
     assembly: Any = SimpleNamespace(
-        config=SimpleNamespace(name="p", of_rows=False), run="me", source=None, make_ready=lambda: None,
-        table=SimpleNamespace(derivation=SimpleNamespace(sink=sink, log=None)),
+        config=SimpleNamespace(name="p", of_rows=False), run="me", source=None, make_ready=lambda: None, spark=None,
+        table=SimpleNamespace(derivation=SimpleNamespace(sink=sink, log=None), commits=None),
         work=lambda *_, **__: SimpleNamespace(destination=destination),
     )  # fmt: skip
     accepted(assembly, lambda _: None)
