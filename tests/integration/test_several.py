@@ -355,7 +355,7 @@ def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, 
 def test_a_table_without_rows_tells_its_new_pipeline_where_it_stands(lake: Lake, topic: Topic) -> None:
     """Its rows say nothing, and `latest` would be the end of another time: its commits say it."""
     file = lake.folder / "shop.yaml"
-    from_now = both(lake, source={"start": "latest"})
+    from_now = both(lake, source=lake.options(source={"start": "latest"})["source"])
     topic.send_rows([("old", 0)], partition=0)
     Pipeline.from_options(from_now).run()
     topic.send_rows([("a", 1), ("b", 2)], partition=0)
@@ -375,7 +375,7 @@ def test_a_table_without_rows_tells_its_new_pipeline_where_it_stands(lake: Lake,
 @pytest.mark.breadth
 def test_a_table_that_had_no_record_before_it_moved_misses_none(lake: Lake, topic: Topic) -> None:
     file = lake.folder / "shop.yaml"
-    from_now = both(lake, source={"start": "latest"})
+    from_now = both(lake, source=lake.options(source={"start": "latest"})["source"])
     topic.send_rows([("old", 0)], partition=0)
     Pipeline.from_options(from_now).run()
     topic.send_rows([("a", 1)], partition=0)
