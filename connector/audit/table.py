@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
 from connector.audit.foreign import Foreign
+from connector.audit.letters import named_sink
 from connector.audit.rows import Earlier
 from connector.config import DeltaPlace, PipelineConfig, tables_of_letters
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
@@ -326,7 +327,9 @@ class LettersTable(AuditedTable):
 
     def __init__(self, spark: SparkSession, config: PipelineConfig) -> None:
         super().__init__(spark, config.dead_letters, "dead_letters")
-        self._own = tables_of_letters(config)
+        self._own, self._places = tables_of_letters(config), config.places
+        self._left = None if config.two_phase else config.coordinator
+        """The log of the several sinks of which one is left."""
 
     def open_letters(self, epoch: int | None) -> DataFrame:
         """The dead letters, without those that had gone through by this epoch in a retry, and those of other tables:
@@ -338,6 +341,7 @@ class LettersTable(AuditedTable):
             # Those of no table, and of two, are from before each letter named one.
             named = ", ".join(map(literal, ["", *own]))
             letters = letters.where(f"coalesce(_table IN ({named}), true)") if own else letters
+            letters = self._without_left_sinks(letters)
         if "_retried_epoch" not in letters.columns:
             return letters
         still = "_retried_epoch IS NULL" if epoch is None else f"coalesce(_retried_epoch > {epoch}, true)"
@@ -347,6 +351,18 @@ class LettersTable(AuditedTable):
         """Whether letters of the pipeline have gone through by now."""
         letters = self.rows(self.newest).where(f"pipeline = {literal(pipeline)}")
         return "_retried_epoch" in letters.columns and not letters.where("_retried_epoch IS NOT NULL").isEmpty()
+
+    def _without_left_sinks(self, letters: DataFrame) -> DataFrame:
+        """The letters without those of sinks that have left the file: this table has their records' rows."""
+        from pyspark.sql import functions as F
+
+        log = _id(self._spark, self._left) if self._left is not None else ""
+        if not log:
+            return letters
+        of_one = (F.col("_table") == log) & F.col("sink").isNotNull()
+        named = [row["sink"] for row in letters.where(of_one).select("sink").distinct().collect()]
+        left = [name for name in named if named_sink(name, self._places) is None]
+        return letters.where(F.coalesce(~(of_one & F.col("sink").isin(left)), F.lit(True)))
 
     def late(self, pipeline: str, epoch: int | None) -> DataFrame:
         """The open dead letters of rows that arrived after their window was closed: see ``open_letters``."""

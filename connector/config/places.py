@@ -134,9 +134,12 @@ def tables_of_letters(config: PipelineConfig) -> Sequence[DeltaPlace]:
     """The tables that a dead letter of this pipeline may name as its own. A new letter names the first of them.
 
     With two-phase commit that is the coordinator log. Letters from before a second sink was added name their table.
+    Where one sink is left of several, those from before name the log, which counts as long as the file names it.
     """
     whole = config.whole
     found: Sequence[object] = whole.sinks
     if whole.two_phase:
         found = [whole.coordinator, *(whole.sinks if whole.route is None else ())]
+    elif whole.coordinator is not None:
+        found = [*whole.sinks, whole.coordinator]
     return [table for table in found if isinstance(table, DeltaPlace)]

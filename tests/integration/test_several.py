@@ -352,6 +352,20 @@ def test_sinks_that_move_by_themselves_go_on_from_where_each_stands(lake: Lake, 
 
 
 @pytest.mark.breadth
+def test_the_last_sink_of_several_keeps_its_letters_while_the_file_names_the_log(lake: Lake, topic: Topic) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    topic.send_rows([("a", 1)], partition=0)
+    topic.send(("bad", b"no JSON"), ("of latest alone", b'{"n": 2}'), partition=0)
+    options = both(lake, **letters)
+    Pipeline.from_options(options).run()
+    left = Pipeline.from_options({**options, "sinks": options["sinks"][:1]})
+    topic.send_rows([("b", 3)], partition=0)
+    left.run()
+    assert left.verify().ok
+    assert left.retry_dead_letters().of_others == 0
+
+
+@pytest.mark.breadth
 def test_a_table_without_rows_tells_its_new_pipeline_where_it_stands(lake: Lake, topic: Topic) -> None:
     """Its rows say nothing, and `latest` would be the end of another time: its commits say it."""
     file = lake.folder / "shop.yaml"

@@ -120,6 +120,7 @@ class Letters(LettersTable):
         self.newest, self._ids, self._named = 3, ids, named
         self._own = [DeltaPlace(table=name) for name in ("log", "mine")]
         self._spark: Any = SimpleNamespace(sql=self._sql_of)
+        self._left = None
 
     def _sql_of(self, text: str) -> Any:
         name = text.removeprefix("DESCRIBE DETAIL ").strip("`")

@@ -161,4 +161,6 @@ def test_the_letters_of_several_tables_name_the_log_also_those_of_a_table_that_j
         assert [place.place for place in tables_of_letters(each)] == ["lake/log", "lake/a", "lake/b"]
     assert several.alone(1).places == ["lake/a", "lake/b"]
     assert [place.place for place in tables_of_letters(config())] == ["lake/p"]
+    one_left = config(coordinator={"path": "lake/log"})
+    assert [place.place for place in tables_of_letters(one_left)] == ["lake/p", "lake/log"]
     assert [place.place for place in tables_of_letters(routed(UPSERT))] == ["lake/log"]
