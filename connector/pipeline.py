@@ -170,6 +170,7 @@ class Pipeline:
         to_event_time: datetime | None = None,
         to_version: int | None = None,
         to_epoch: int | None = None,
+        allow_data_loss: bool = False,
         confirm: Callable[[Rewind], bool] | bool = False,
         observers: Sequence[Observer] = (),
     ) -> Rewind:
@@ -179,10 +180,10 @@ class Pipeline:
         The next run reads every record that came later again. ``confirm``: True to do it; or a function that gets the
         plan, and says whether to do it. By default the call only returns the plan. Without an ``event_time`` in the
         pipeline file, Kafka's timestamps count. ``operations.rewind`` and ``protocol.rewind`` say what a crash leaves.
-
-        Raises ConfigurationError if there is no such version, and OffsetsLost if Kafka no longer has all the records.
+        Raises ConfigurationError if there is no such version, and OffsetsLost if Kafka no longer has all the records,
+        or may have compacted them: with ``allow_data_loss`` the plan names what is lost instead.
         """
-        to = one_goal(self.config, to_event_time, to_version, to_epoch)
+        to = one_goal(self.config, to_event_time, to_version, to_epoch, allow_data_loss=allow_data_loss)
         agreed = confirm if callable(confirm) else lambda _: confirm
         with self._assembled() as assembly:
             go = rewound_together if self.config.two_phase else rewound

@@ -150,6 +150,10 @@ def rewind(
     ] = None,
     to_epoch: Annotated[int | None, typer.Option(help="Go back to this epoch, also with several tables.")] = None,
     to_version: Annotated[int | None, typer.Option(help="Go back to this version of the only table.")] = None,
+    allow_data_loss: Annotated[
+        bool,
+        typer.Option("--allow-data-loss", help="Also if Kafka no longer holds, or may have compacted, what is lost."),
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do it. Without --yes the command only says what it would do.")
     ] = False,
@@ -171,7 +175,7 @@ def rewind(
             raise ConfigurationError("Give one of --to-event-time, --to-epoch and --to-version.")
         time = time_of(to_event_time, "--to-event-time")
         if has_several(file):
-            _rewind_all(file, set_, time, yes=yes, debug=debug)
+            _rewind_all(file, set_, time, allow_data_loss=allow_data_loss, yes=yes, debug=debug)
             return
         pipeline = Pipeline.from_file(file, set_, debug=debug)
 
@@ -179,7 +183,13 @@ def rewind(
             print_page(plan.page(), out)
             return yes
 
-        pipeline.rewind(to_event_time=time, to_version=to_version, to_epoch=to_epoch, confirm=confirm)
+        pipeline.rewind(
+            to_event_time=time,
+            to_version=to_version,
+            to_epoch=to_epoch,
+            allow_data_loss=allow_data_loss,
+            confirm=confirm,
+        )
         _say_done(yes=yes)
 
 
@@ -187,7 +197,9 @@ def _say_done(*, yes: bool) -> None:
     out.print("done: the next run goes on from there." if yes else "Nothing was done. Say --yes to do it.")
 
 
-def _rewind_all(file: Path, set_: Sequence[str], time: datetime | None, *, yes: bool, debug: bool) -> None:
+def _rewind_all(
+    file: Path, set_: Sequence[str], time: datetime | None, *, allow_data_loss: bool, yes: bool, debug: bool
+) -> None:
     """Take all pipelines of a file back."""
     if time is None:
         raise ConfigurationError(
@@ -201,7 +213,7 @@ def _rewind_all(file: Path, set_: Sequence[str], time: datetime | None, *, yes: 
             print_page(plan.page(), out)
         return yes
 
-    rewind_all(read([file], set_), time, confirm=confirm, debug=debug)
+    rewind_all(read([file], set_), time, confirm=confirm, allow_data_loss=allow_data_loss, debug=debug)
     _say_done(yes=yes)
 
 

@@ -24,25 +24,27 @@ def rewind_all(
     to_event_time: datetime,
     *,
     confirm: Callable[[Mapping[str, Rewind]], bool],
+    allow_data_loss: bool = False,
     debug: bool = False,
 ) -> Mapping[str, Rewind]:
     """Take the tables of all these pipelines back to before a time. ``confirm`` gets all plans, and says whether to.
 
-    Raises ConfigurationError or OffsetsLost, with the name of the pipeline, if one of them can't go back. Then nothing
-    was changed.
+    ``allow_data_loss``: see ``Pipeline.rewind``. Raises ConfigurationError or OffsetsLost, with the name of the
+    pipeline, if one of them can't go back. Then nothing was changed.
     """
     with _opened(files, "rewind", debug) as pipelines:
         plans = {}
         for name, pipeline in pipelines.items():
             try:
-                plans[name] = pipeline.rewind(to_event_time=to_event_time)
+                plans[name] = pipeline.rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss)
             except (ConfigurationError, OffsetsLost) as error:
                 told = f"{name}: {error.message} Nothing was changed, in no table."
                 raise type(error)(told, hint=error.hint) from None
         if not confirm(plans):
             return plans
         return {
-            name: pipeline.rewind(to_event_time=to_event_time, confirm=True) for name, pipeline in pipelines.items()
+            name: pipeline.rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss, confirm=True)
+            for name, pipeline in pipelines.items()
         }
 
 

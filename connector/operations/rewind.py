@@ -5,15 +5,16 @@ A stretch of time is read into a new table by ``Pipeline.replay``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Protocol
 
 from connector.config import PipelineConfig
-from connector.delivery.ports import Topics, Work
+from connector.delivery.ports import Work
 from connector.display import Line, Page, Shown
 from connector.engine.assembly import Assembly
-from connector.protocol.recover import TopicsHeld, resumed
+from connector.protocol.recover import Starts, TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from connector.protocol.steps import Observer
 from sinks.contract import Epoch, Position
@@ -23,19 +24,41 @@ from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, OffsetsLost
 from sinks.offsets import OffsetRange, Offsets
 from sinks.plurals import plural
+from sinks.recreated import is_retired
 from sinks.s3.hadoop import require_conditional_writes
+
+
+class Topics(Starts, Protocol):
+    """What a rewind asks the source about Kafka's topics."""
+
+    def deleted(self, topics: Collection[str]) -> Collection[str]:
+        """Those of these topics that Kafka doesn't have."""
+        ...
+
+    def cleanup_policies(self, topics: Collection[str]) -> Mapping[str, str | None]:
+        """The ``cleanup.policy`` of each of these topics. None: it can't be read."""
+        ...
 
 
 @dataclass(frozen=True)
 class WhereTo:
-    """Where a rewind is to go: one of these."""
+    """Where a rewind is to go: one of the first three."""
 
     event_time: datetime | None = None
     version: int | None = None
     epoch: int | None = None
+    allow_data_loss: bool = False
+    """Whether the tables may give up records that Kafka doesn't hold any more."""
 
 
-def one_goal(config: PipelineConfig, event_time: datetime | None, version: int | None, epoch: int | None) -> WhereTo:
+def one_goal(
+    config: PipelineConfig,
+    event_time: datetime | None,
+    version: int | None,
+    epoch: int | None,
+    *,
+    allow_data_loss: bool = False,
+) -> WhereTo:
     """Where to go. Raises ConfigurationError unless exactly one is given, of those that this pipeline has."""
     if [event_time, version, epoch].count(None) != 2:
         raise ConfigurationError("Give one of them to go back to: an event time, an epoch or a version.")
@@ -44,7 +67,7 @@ def one_goal(config: PipelineConfig, event_time: datetime | None, version: int |
             f"Pipeline {config.name!r} has several sinks, and each has versions of its own.",
             hint="Name an epoch, which all of them have: --to-epoch N. `lakelock history FILE` shows them.",
         )
-    return WhereTo(event_time, version, epoch)
+    return WhereTo(event_time, version, epoch, allow_data_loss)
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +87,9 @@ class Rewind(Shown):
     tables: Mapping[str, int] = field(default_factory=dict)
     """Of several tables, the version that each goes back to."""
     lost: Sequence[OffsetRange] = ()
-    """What the tables give up for good: its topics were deleted."""
+    """What the tables give up for good: Kafka no longer holds it."""
+    compacted: Sequence[str] = ()
+    """Why records may be lost of topics that are read again, in words: Kafka may have compacted them."""
     others: Sequence[str] = ()
     """What it takes back that isn't of this pipeline, in words."""
 
@@ -82,7 +107,8 @@ class Rewind(Shown):
             *(Line("table", f"{name}: version {version}") for name, version in self.tables.items()),
             *(Line("also", f"takes back {what}") for what in self.others),
             Line("again", f"{plural(self.again, 'offset is', 'offsets are')} read once more by the next run"),
-            *(Line("lost", f"{range_}: the topic was deleted, and no run reads it again") for range_ in self.lost),
+            *(Line("lost", f"{range_}: Kafka no longer holds it, and no run reads it again") for range_ in self.lost),
+            *(Line("lost", why) for why in self.compacted),
         ]
         return Page([*lines, Line("done", "the next run goes on from there")] if self.done else lines)
 
@@ -94,7 +120,7 @@ def planned(
     *,
     find: Callable[[], Target | None],
     wanted: str,
-    continue_on_data_loss: bool,
+    allow_data_loss: bool = False,
     clock: str | None = None,
 ) -> Rewind:
     """Plan a rewind, and make sure that every record that the table gives up can be read again.
@@ -104,7 +130,7 @@ def planned(
     messages, ``clock`` the time that it was found by. ``held`` is what Kafka holds.
 
     Raises ConfigurationError if there is no such version or its offsets are in a consumer group, and OffsetsLost if
-    some of the records can't be read again (unless retention removed them and ``continue_on_data_loss``).
+    some of the records can't be read again (see ``planned_from``).
     """
     if position is None or position.version is None:
         raise ConfigurationError("The table holds no epoch of this pipeline: there is nothing to rewind.")
@@ -127,7 +153,7 @@ def planned(
             "its rows. Nothing says which records that version holds.",
             hint="Go back less far: `lakelock history FILE` names the versions.",
         )
-    return planned_from(position, target, held, topics, clock=clock, continue_on_data_loss=continue_on_data_loss)
+    return planned_from(position, target, held, topics, clock=clock, allow_data_loss=allow_data_loss)
 
 
 def planned_from(
@@ -137,27 +163,54 @@ def planned_from(
     topics: Topics,
     *,
     clock: str | None,
-    continue_on_data_loss: bool,
-    deleted: Callable[[Collection[str]], Collection[str]] | None = None,
+    allow_data_loss: bool = False,
 ) -> Rewind:
-    """The plan to go back to this target. Raises OffsetsLost, as ``planned`` does.
+    """The plan to go back to this target.
 
-    ``deleted``: which of these topics Kafka has no more. With ``continue_on_data_loss`` their records are given up.
-    None: a RESTORE by hand gives them up.
+    Raises OffsetsLost if no run would read some of the records again. With ``allow_data_loss`` the plan names them
+    instead, unless it is the pipeline file that keeps them from being read.
     """
     ranges, recreated_topics = given_up(position, target.stood), recreated(position, held)
-    gone = [range_ for range_ in ranges if range_.at not in held.ends or range_.topic in recreated_topics]
-    lost: Sequence[OffsetRange] = ()
-    if gone and deleted is not None and continue_on_data_loss:
-        missing = deleted({range_.topic for range_ in gone})
-        lost = [range_ for range_ in gone if range_.topic in missing]
-    if len(gone) > len(lost):
-        raise _unreadable(target, [range_ for range_ in gone if range_ not in lost], by_hand=deleted is None)
+    unread = [range_ for range_ in ranges if range_.at not in held.ends or range_.topic in recreated_topics]
+    deleted = topics.deleted({range_.topic for range_ in unread if not is_retired(range_.topic)}) if unread else ()
+    left = [range_ for range_ in unread if range_.topic not in deleted]
+    if left:
+        raise _unread(target, left)
     # Before its first epoch the pipeline stood where that epoch began.
     stood = target.stood or position.moved_to(position.since)
-    resumption = resumed(stood, held, topics, continue_on_data_loss=continue_on_data_loss)
+    # `on_data_loss` has no say: it is about records that were never read, and these are in the table.
+    resumption = resumed(stood, held, topics, continue_on_data_loss=True)
+    lost = [*unread, *_of_both(ranges, resumption.lost)]
+    there = {range_.topic for range_ in ranges if range_ not in unread}
+    compacted = list(_compacted(topics.cleanup_policies(there))) if there else []
+    if (lost or compacted) and not allow_data_loss:
+        raise _not_in_kafka(target, [*(f"{range_}: Kafka no longer holds it" for range_ in lost), *compacted])
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
-    return Rewind(position, target, resumption.offsets, again, clock, lost=lost)
+    return Rewind(position, target, resumption.offsets, again, clock, lost=lost, compacted=compacted)
+
+
+def _of_both(ranges: Sequence[OffsetRange], gaps: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+    """What of these ranges lies in the gaps."""
+    for gap in gaps:
+        for range_ in ranges:
+            start, end = max(range_.start, gap.start), min(range_.end, gap.end)
+            if range_.at == gap.at and start < end:
+                yield OffsetRange(*gap.at, start, end)
+
+
+def _compacted(policies: Mapping[str, str | None]) -> Iterator[str]:
+    """Why records of these topics may be gone although the log goes on before them. ``policies``: by topic."""
+    for topic, policy in sorted(policies.items()):
+        if policy is None:
+            yield (
+                f"topic {topic!r} may be compacted: its cleanup.policy can't be read, for which the user needs "
+                "DESCRIBE_CONFIGS on the topic"
+            )
+        elif "compact" in policy:
+            yield (
+                f"topic {topic!r} is compacted: Kafka may have removed records that a newer one of their key has "
+                "replaced, and tombstones"
+            )
 
 
 def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool], observe: Observer) -> Rewind:
@@ -186,7 +239,7 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
         find=find,
         wanted=named if to.event_time is None else f"before {to.event_time}, by {clock}",
         clock=clock,
-        continue_on_data_loss=config.source.continue_on_data_loss,
+        allow_data_loss=to.allow_data_loss,
     )
     plan = with_others(plan, commits)
     if confirm(plan):
@@ -230,19 +283,28 @@ def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
     ]
 
 
-def _unreadable(target: Target, ranges: Sequence[OffsetRange], *, by_hand: bool) -> OffsetsLost:
-    there = f"version {target.version}" if target.version is not None else f"epoch {target.epoch}"
+def _unread(target: Target, ranges: Sequence[OffsetRange]) -> OffsetsLost:
     return OffsetsLost(
-        f"A rewind to {there} would lose records: the table holds {', '.join(map(str, ranges))}, that version "
+        f"A rewind to {_named(target)} would lose records: the table holds {', '.join(map(str, ranges))}, that version "
         "doesn't, and no run would read them again. Their topics are no longer read, or were recreated since.",
         hint="Go back less far (`lakelock history FILE` names the versions), or put the topic back into "
-        "`source.topics`. "
-        + (
-            "To give up those records, run RESTORE TABLE by hand."
-            if by_hand
-            else "To give up the records of a topic that Kafka has deleted: --set source.on_data_loss=continue."
-        ),
+        "`source.topics`."
+        + (" To give up those records, run RESTORE TABLE by hand." if target.version is not None else ""),
     )
+
+
+def _not_in_kafka(target: Target, why: Sequence[str]) -> OffsetsLost:
+    return OffsetsLost(
+        f"A rewind to {_named(target)} would give up records that the table holds, and that no run may be able to read "
+        f"again: {'; '.join(why)}. Nothing was changed.",
+        hint="Go back less far (`lakelock history FILE` names the versions). To go back without those records: "
+        "--allow-data-loss, in Python allow_data_loss=True. A run passes a gap that retention has left only with "
+        "--set source.on_data_loss=continue.",
+    )
+
+
+def _named(target: Target) -> str:
+    return f"version {target.version}" if target.version is not None else f"epoch {target.epoch}"
 
 
 def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[], None]) -> Position | None:

@@ -14,7 +14,6 @@ from connector.engine.coordinator_log import Log
 from connector.engine.outputs import Table
 from connector.operations.rewind import Rewind, WhereTo, planned_from
 from connector.protocol.decided import LogHeld, Row, State
-from connector.protocol.recover import TopicsHeld
 from connector.protocol.rewind import Goal, goal, versions
 from connector.protocol.steps import Observer
 from sinks.contract import Prepared
@@ -54,9 +53,11 @@ def rewound_together(
     tables = dict(_tables(assembly, known.decided))
     _refuse_change_logs(tables)
     back = _versions(aim, rows, known.decided, tables, of_route=assembly.routes is not None)
-    plan = _plan(assembly, aim, back, known.decided, held, clock)
+    plan = planned_from(
+        stands, Target(None, aim.stood), held, assembly.source, clock=clock, allow_data_loss=to.allow_data_loss
+    )
     others = [f"in {name}: {what}" for name in back for what in tables[name].commits.undone(back[name]).lines]
-    plan = replace(plan, others=others)
+    plan = replace(plan, tables=back, others=others)
     if settled is not None and settled.back_to is not None and aim.epoch in (settled.back_to, settled.epoch.number):
         return replace(plan, done=bool(confirm(plan)))  # an earlier call had decided this very rewind
     if not confirm(plan):
@@ -212,24 +213,3 @@ def version_before(commits: PipelineCommits, epoch: int) -> int | None:
     """The version before a table's commit of an epoch, whatever was committed since. None: its history has none."""
     own = of_epoch(commits.lineage(), epoch, commits.is_own)
     return own.version - 1 if own is not None and own.version else None
-
-
-def _plan(
-    assembly: Assembly,
-    aim: Goal,
-    back: Mapping[str, int],
-    decided: Row,
-    held: TopicsHeld,
-    clock: str | None,
-) -> Rewind:
-    target = Target(None, aim.stood)
-    plan = planned_from(
-        decided.epoch.position(),
-        target,
-        held,
-        assembly.source,
-        clock=clock,
-        continue_on_data_loss=assembly.config.source.continue_on_data_loss,
-        deleted=assembly.source.deleted,
-    )
-    return replace(plan, tables=back)

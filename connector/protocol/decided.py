@@ -216,7 +216,7 @@ def gone_from_kafka(decided: Row) -> OffsetsLost:
     return OffsetsLost(
         f"Epoch {decided.epoch.number} was decided, and some of its sinks don't have their rows yet. They have to be "
         "read again, and Kafka no longer holds all of the epoch's records.",
-        hint=_give_up(decided, " --set source.on_data_loss=continue"),
+        hint=_give_up(decided, " --allow-data-loss"),
     )
 
 

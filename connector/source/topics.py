@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.admin import ConfigResource
 from kafka.errors import (
     KafkaConnectionError,
     LeaderNotAvailableError,
@@ -148,6 +149,14 @@ class KafkaSource:
         with answering(self._servers):
             found = self._admin.describe_topics(sorted(topics))
         return {topic["name"] for topic in found if topic["error_code"] == _UNKNOWN_TOPIC}
+
+    def cleanup_policies(self, topics: Collection[str]) -> Mapping[str, str | None]:
+        """The ``cleanup.policy`` of these topics. None: it can't be read. Raises BrokerUnreachable."""
+        asked = [ConfigResource("topic", name, ["cleanup.policy"]) for name in sorted(topics)]
+        with answering(self._servers):
+            found = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
+        # Without the right to ask, kafka-python gives a topic without settings.
+        return {name: found.get(name, {}).get("cleanup.policy", {}).get("value") for name in topics}
 
     def _ends_of(
         self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None

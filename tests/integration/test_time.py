@@ -13,6 +13,7 @@ from connector.operations.history import past
 from connector.operations.rewind import Rewind
 from connector.protocol.steps import Event, Step
 from sinks.errors import ConfigurationError, Fenced, OffsetsLost, PositionMismatch
+from sinks.offsets import OffsetRange
 
 SCHEMA = "k STRING, n INT, t TIMESTAMP"
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -150,8 +151,36 @@ def test_a_rewind_refuses_what_no_run_would_read_again(lake: Lake, topic: Topic)
     latest.run()
     assert lake.rows() == [("a", 1), ("a", 2)]
     topic.delete_before(0, 1)
-    with pytest.raises(OffsetsLost, match=f"{topic.name}-0: the table wants offset 0 next, .*.0, 1. is missing"):
-        latest.rewind(to_event_time=at(0), confirm=yes)
+    for way in ("fail", "continue"):  # that is about records that were never read
+        with pytest.raises(OffsetsLost, match=r"the table holds.*Kafka no longer holds it") as refused:
+            lake.pipeline(source={"on_data_loss": way}).rewind(to_event_time=at(0), confirm=yes)
+        assert "--allow-data-loss" in refused.value.hint
+    assert lake.rows() == [("a", 1), ("a", 2)]
+    plan = latest.rewind(to_event_time=at(0), allow_data_loss=True, confirm=yes)
+    assert plan.lost == [OffsetRange(topic.name, 0, 0, 1)]
+    with pytest.raises(OffsetsLost, match="never read"):
+        latest.run()
+    lake.pipeline(source={"on_data_loss": "continue"}).run()
+    assert lake.rows() == [("a", 2)]
+
+
+@pytest.mark.breadth
+def test_a_rewind_of_a_compacted_topic_is_refused(lake: Lake, topic: Topic) -> None:
+    """Its cleaner may have removed any record that isn't the newest of its key."""
+    compacted = Topic(topic.broker, f"{topic.name}.compacted")
+    topic.broker.create_topic(compacted.name, 1, {"cleanup.policy": "compact"})
+    compacted.send_rows([("a", 1), ("a", 2)])
+    pipeline = lake.pipeline(source={"topics": [compacted.name]})
+    pipeline.run()
+    version = lake.version()
+    with pytest.raises(OffsetsLost, match=f"topic '{compacted.name}' is compacted") as refused:
+        pipeline.rewind(to_epoch=0, confirm=yes)
+    assert "--allow-data-loss" in refused.value.hint
+    assert lake.version() == version
+    plan = pipeline.rewind(to_epoch=0, allow_data_loss=True, confirm=yes)
+    assert plan.lost == []
+    assert "is compacted" in str(plan)
+    pipeline.run()
     assert lake.rows() == [("a", 1), ("a", 2)]
 
 

@@ -1,14 +1,18 @@
 """What a table gives up that goes back."""
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from connector.engine import undo as undoing
 from connector.engine.undo import undo
-from connector.operations.rewind import given_up, planned, planned_from
+from connector.operations.rewind import Rewind, given_up, planned, planned_from
 from connector.operations.rewind_together import _settled, version_before
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remains, TopicsHeld
@@ -34,11 +38,17 @@ STOOD = Position(1, Offsets({A0: 5}), {"a": "1"}, since=Offsets({A0: 2}))
 OLD_A0 = TopicPartition("#1/a", 0)
 
 
-TOPICS: Any = SimpleNamespace(
-    starting=lambda held: lambda: Offsets(),
-    began=lambda held: Offsets,
-    remaining=lambda held: lambda partitions: dict.fromkeys(partitions, Remains(0)),
-)
+def topics(*, deleted: Collection[str] = (), policies: Mapping[str, str | None] | None = None) -> Any:
+    return SimpleNamespace(
+        starting=lambda held: lambda: Offsets(),
+        began=lambda held: Offsets,
+        remaining=lambda held: lambda partitions: {at: Remains(held.beginnings[at]) for at in partitions},
+        deleted=lambda asked: {*deleted} & {*asked},
+        cleanup_policies=lambda asked: {topic: (policies or {}).get(topic, "delete") for topic in asked},
+    )
+
+
+TOPICS = topics()
 HELD = TopicsHeld(Offsets({A0: 0}), Offsets({A0: 9}), {"a": "1"}, datetime(2026, 11, 26, tzinfo=timezone.utc))
 
 
@@ -56,7 +66,7 @@ def test_offsets_of_a_topic_that_was_made_again_say_nothing_of_the_new_one() -> 
 
 def test_a_plan_goes_by_where_the_pipeline_stands() -> None:
     """With ``merge: on_read`` that is the change log: a RESTORE of the table throws its epochs away."""
-    told: dict[str, Any] = {"find": lambda: Target(1, STOOD), "wanted": "1", "continue_on_data_loss": False}
+    told: dict[str, Any] = {"find": lambda: Target(1, STOOD), "wanted": "1"}
     log = Position(4, Offsets({A0: 9}), {"a": "1"}, since=Offsets({A0: 2}), version=7)
     plan = planned(log, HELD, TOPICS, **told)
     assert (plan.position, plan.next_offsets, plan.again) == (log, Offsets({A0: 5}), 4)
@@ -65,24 +75,60 @@ def test_a_plan_goes_by_where_the_pipeline_stands() -> None:
         planned(of_two, HELD, TOPICS, **told)
 
 
-def test_several_tables_give_up_records_of_a_deleted_topic_only_if_they_are_told_to() -> None:
-    """Nothing else helps them: what one table is restored to by hand isn't where the others are."""
+def plan_of(
+    held: TopicsHeld, asked: Any, stands: Position, *, version: int | None = 1, allow_data_loss: bool = False
+) -> Rewind:
+    return planned_from(stands, Target(version, STOOD), held, asked, clock=None, allow_data_loss=allow_data_loss)
+
+
+@pytest.mark.parametrize("version", [1, None])
+def test_records_of_a_deleted_topic_are_given_up_only_if_the_user_says_so(version: int | None) -> None:
     stands = Position(4, Offsets({A0: 9, B0: 3}), {"a": "1", "b": "2"}, since=Offsets({A0: 2}))
-
-    def plan(*, told: bool, deleted: set[str]) -> Any:
-        return planned_from(
-            stands, Target(None, STOOD), HELD, TOPICS, clock=None, continue_on_data_loss=told,
-            deleted=lambda asked: deleted & {*asked},
-        )  # fmt: skip
-
-    for told, deleted in ((False, {"b"}), (True, set())):  # a topic that is there can be put back into the file
-        with pytest.raises(OffsetsLost, match="b-0") as refused:
-            plan(told=told, deleted=deleted)
-        assert "--set source.on_data_loss=continue" in refused.value.hint
-        assert "RESTORE" not in refused.value.hint
-    found = plan(told=True, deleted={"a", "b"})
+    for told in (False, True):  # a topic that is there can be put back into the file
+        with pytest.raises(OffsetsLost, match=r"b-0.*no longer read") as refused:
+            plan_of(HELD, TOPICS, stands, version=version, allow_data_loss=told)
+        assert ("RESTORE" in refused.value.hint) == (version is not None)
+    deleted = topics(deleted={"a", "b"})
+    with pytest.raises(OffsetsLost, match=r"b-0.*Kafka no longer holds it") as refused:
+        plan_of(HELD, deleted, stands, version=version)
+    assert "--allow-data-loss" in refused.value.hint
+    found = plan_of(HELD, deleted, stands, version=version, allow_data_loss=True)
     assert found.lost == [OffsetRange("b", 0, 0, 3)]
-    assert "the topic was deleted" in str(found)
+    assert "Kafka no longer holds it" in str(found)
+
+
+def test_rows_of_a_recreated_topic_are_never_given_up() -> None:
+    stands = Position(4, Offsets({OLD_A0: 9, A0: 3}), {"#1/a": "1", "a": "2"}, since=Offsets({OLD_A0: 2}))
+    with pytest.raises(OffsetsLost, match="recreated since"):
+        plan_of(replace(HELD, ids={"a": "2"}), topics(deleted={"#1/a"}), stands, allow_data_loss=True)
+
+
+@given(
+    beginning=st.integers(0, 12),
+    stood=st.integers(2, 9),
+    more=st.integers(0, 3),
+    policy=st.sampled_from(["delete", "compact", "compact,delete", None]),
+)
+def test_a_rewind_gives_up_no_record_in_silence(beginning: int, stood: int, more: int, policy: str | None) -> None:
+    """What Kafka has removed, or may have compacted, is refused, or named if the user allows it."""
+    stands = stood + more
+    held = replace(HELD, beginnings=Offsets({A0: beginning}), ends=Offsets({A0: 12}))
+    position = Position(4, Offsets({A0: stands}), {"a": "1"}, since=Offsets({A0: 2}))
+    target, asked = Target(1, replace(STOOD, offsets=Offsets({A0: stood}))), topics(policies={"a": policy})
+    gone = {offset for offset in range(stood, stands) if offset < beginning}
+    unsure = stood < stands and policy != "delete"
+    found = planned_from(position, target, held, asked, clock=None, allow_data_loss=True)
+    assert {offset for range_ in found.lost for offset in range(range_.start, range_.end)} == gone
+    assert bool(found.compacted) == unsure
+    if not gone and not unsure:
+        assert planned_from(position, target, held, asked, clock=None) == found
+        return
+    with pytest.raises(OffsetsLost) as refused:
+        planned_from(position, target, held, asked, clock=None)
+    assert "--allow-data-loss" in refused.value.hint
+    for what in (*map(str, found.lost), *found.compacted):
+        assert what in refused.value.message
+        assert what in str(found)
 
 
 def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:

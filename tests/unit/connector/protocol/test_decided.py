@@ -78,7 +78,7 @@ def test_an_epoch_in_doubt_that_kafka_has_removed_leads_to_the_way_out() -> None
     in_doubt = decided(2, a=Prepared(3, "", {}, 1), b=Prepared(2, "", {}, 1))
     with pytest.raises(OffsetsLost, match="some of its sinks don't have their rows yet") as told:
         recovered(LogHeld(3, in_doubt, in_doubt), {"a": position(2), "b": position(1)}, again=OffsetsLost("gone"))
-    assert "rewind FILE --to-epoch 1 --set source.on_data_loss=continue`" in str(told.value.hint)
+    assert "rewind FILE --to-epoch 1 --allow-data-loss`" in str(told.value.hint)
 
 
 def test_a_table_that_an_epoch_would_have_made_is_no_part_of_the_last_decision() -> None:

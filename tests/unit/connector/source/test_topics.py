@@ -59,3 +59,15 @@ def test_a_missing_topic_is_named_with_the_nearest_one(
     with pytest.raises(TopicMissing) as caught:
         source.look()
     assert (caught.value.topic, "orders" in caught.value.hint) == (named, True)
+
+
+def test_a_cleanup_policy_that_the_user_may_not_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kafka-python gives a topic without settings then, and no error."""
+    source = KafkaSource(Options.model_validate({"topics": ["a", "b"], "kafka": {"bootstrap.servers": "b:9092"}}))
+
+    def describe_configs(asked: Any, config_filter: str) -> Any:
+        assert ([each.name for each in asked], config_filter) == (["a", "b"], "all")
+        return {"topic": {"a": {"cleanup.policy": {"value": "compact,delete"}}, "b": {}}}
+
+    monkeypatch.setattr(KafkaSource, "_admin", SimpleNamespace(describe_configs=describe_configs))
+    assert source.cleanup_policies({"b", "a"}) == {"a": "compact,delete", "b": None}
