@@ -14,7 +14,7 @@ is rebuilt from its position alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -83,8 +83,12 @@ class Position:
 
         Only a transactional position says so: with other deliveries it tells where the consumer group began.
         """
-        began = self.since
-        return self.delivery == "transactional" and all(end <= began.get(at, 0) for at, end in self.offsets.items())
+        return self.delivery == "transactional" and not self.partitions_read
+
+    @property
+    def partitions_read(self) -> Set[TopicPartition]:
+        """The partitions of which records were read, and the sink may have rows."""
+        return {at for at, next_ in self.offsets.items() if next_ > self.since.get(at, 0)}
 
     def same_place(self, other: Position) -> bool:
         """Whether this position, as a sink gives it, is where ``other`` is: the same epoch and the same next offsets.

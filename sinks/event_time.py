@@ -6,7 +6,7 @@ minimum over its parts, and a rewind starts from the smallest offset that is sti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple, TypeVar
@@ -47,16 +47,50 @@ class Clock:
     """The minimum of the partitions' largest event times, without idle partitions. Older records are late."""
     late: int = 0
     """The number of records, over all epochs, that arrived after their window was closed."""
+    column: str | None = None
+    """The column of the times, if the clock has seen the time of every row so far. Empty: it hasn't, as where the
+    pipeline file named another column before, or none. None: the clock doesn't say, as an earlier version's."""
+    retired: datetime | None = None
+    """The largest event time of the topics that have retired since."""
 
     def carried(self) -> Clock:
         """The clock after an epoch that reads no records."""
         return replace(self, of_epoch={})
 
+    def knows(self, column: str, read: Set[TopicPartition]) -> bool:
+        """Whether the clock has the time of every row, by this column. ``read``: the partitions that may have rows.
+
+        An earlier version's clock doesn't say its column. It is taken for this one if it has times of all partitions.
+        """
+        return read <= self.so_far.keys() if self.column is None else self.column == column
+
+    def of_column(self, column: str, read: Set[TopicPartition]) -> Clock:
+        """The clock before an epoch whose times are of this column. ``read``: as in ``knows``."""
+        return replace(self, column=column if self.knows(column, read) else "")
+
+    def without_times(self) -> Clock:
+        """The clock after rows whose event times nobody has looked at."""
+        return replace(self.carried(), column="") if self.so_far or self.column else self.carried()
+
+    def without_topics(self, names: Collection[str]) -> Clock:
+        """The clock after these topics have retired. They bring no more records, and hold no watermark back."""
+        highs = [seen.high for at, seen in self.so_far.items() if at.topic in names]
+        left = {at: seen for at, seen in self.so_far.items() if at.topic not in names}
+        return replace(self, so_far=left, retired=max([*highs, *_some(self.retired)], default=None))
+
+    def all_before(self, time: datetime, column: str, read: Set[TopicPartition]) -> bool:
+        """Whether every row is known to be older than ``time``, by this column. ``read``: as in ``knows``."""
+        highs = [*(seen.high for seen in self.so_far.values()), *_some(self.retired)]
+        return self.knows(column, read) and bool(highs) and max(highs) < time
+
     def joined(self, other: Clock) -> Clock:
         """The clock of two sinks that have read the same records, of which one may have been without event time."""
         so_far = _plus(self.so_far, other.so_far)
-        watermarks = [each for each in (self.watermark, other.watermark) if each is not None]
-        return replace(self, so_far=so_far, watermark=max(watermarks, default=None), late=max(self.late, other.late))
+        watermarks = [*_some(self.watermark), *_some(other.watermark)]
+        column = self.column if other.column in (None, self.column) else ""
+        retired = max([*_some(self.retired), *_some(other.retired)], default=None)
+        late = max(self.late, other.late)
+        return Clock(self.of_epoch, so_far, max(watermarks, default=None), late, column, retired)
 
     def advanced(
         self,
@@ -83,26 +117,34 @@ class Clock:
                 if at in backlog or times.newest == newest or newest - times.newest < idle_after
             )
             watermark = found if watermark is None else max(watermark, found)
-        return Clock(dict(seen), so_far, watermark, self.late + late)
+        return replace(self, of_epoch=dict(seen), so_far=so_far, watermark=watermark, late=self.late + late)
 
     def to_dict(self) -> dict[str, object]:
         """The clock as it is stored in a commit's metadata."""
-        return {
+        fields: dict[str, object] = {
             "times": _nested({at: [_text(times.low), _text(times.high)] for at, times in self.of_epoch.items()}),
             "so_far": _nested({at: [_text(time) for time in times] for at, times in self.so_far.items()}),
             "watermark": _text(self.watermark) if self.watermark else None,
             "late": self.late,
         }
+        if self.column is not None:
+            fields["column"] = self.column
+        if self.retired is not None:
+            fields["retired"] = _text(self.retired)
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> Clock:
         """The clock from a commit's metadata. Raises TypeError, ValueError or KeyError for any other shape."""
-        watermark, late = fields.get("watermark"), fields.get("late", 0)
+        watermark, late, column = fields.get("watermark"), fields.get("late", 0), fields.get("column")
+        retired = fields.get("retired")
         return cls(
             _flat(fields.get("times"), lambda times: Seen(times[0], times[1], times[1])),
             _flat(fields.get("so_far"), lambda times: Seen(*times)),
             datetime.fromisoformat(str(watermark)) if watermark else None,
             late if isinstance(late, int) else 0,
+            column if isinstance(column, str) else None,
+            datetime.fromisoformat(str(retired)) if retired else None,
         )
 
 
@@ -129,6 +171,10 @@ def _flat(nested: object, read: Callable[[list[datetime]], Seen]) -> dict[TopicP
         for topic, partitions in nested.items()
         for partition, times in partitions.items()
     }
+
+
+def _some(time: datetime | None) -> list[datetime]:
+    return [] if time is None else [time]
 
 
 def _text(time: datetime) -> str:

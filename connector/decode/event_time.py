@@ -64,13 +64,13 @@ def _time_of(records: DataFrame, column: str) -> str:
 
 
 @contextmanager
-def clocked(rows: DataFrame, epoch: Epoch, idle_after: timedelta) -> Iterator[tuple[DataFrame, Epoch]]:
+def clocked(rows: DataFrame, epoch: Epoch, timing: Timing) -> Iterator[tuple[DataFrame, Epoch]]:
     """The rows, cached for the query that writes them, and the epoch with its clock. Runs one small Spark job."""
     with kept(rows) as once:
-        yield once, _stamped(once, epoch, idle_after)
+        yield once, _stamped(once, epoch, timing)
 
 
-def _stamped(rows: DataFrame, epoch: Epoch, idle_after: timedelta) -> Epoch:
+def _stamped(rows: DataFrame, epoch: Epoch, timing: Timing) -> Epoch:
     from pyspark.sql import functions as F
 
     late = f"count_if({LATE})" if LATE in rows.columns else "0L"
@@ -85,7 +85,8 @@ def _stamped(rows: DataFrame, epoch: Epoch, idle_after: timedelta) -> Epoch:
         TopicPartition(row["_topic"], row["_partition"]): Seen(*(time_at(row[name]) for name in Seen._fields))
         for row in partitions
     }
-    clock = epoch.clock.advanced(
-        seen, backlog=epoch.backlog, idle_after=idle_after, late=sum(row["late"] for row in partitions)
+    read = epoch.expected.partitions_read if epoch.expected is not None else frozenset()
+    clock = epoch.clock.of_column(timing.column, read).advanced(
+        seen, backlog=epoch.backlog, idle_after=timing.idle_after, late=sum(row["late"] for row in partitions)
     )
     return replace(epoch, clock=clock)

@@ -130,6 +130,8 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         delivery=delivery,
         group=work.group.name if delivery != TRANSACTIONAL else "",
         leaders=held.leaders,
+        # The other deliveries look at no event time.
+        clock=before.clock.without_times(),
     )
     return epoch, note
 

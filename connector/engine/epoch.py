@@ -126,8 +126,10 @@ class Reading:
             if not again:
                 # A sink with windows knows which rows are late. Without windows all sinks give the same event time.
                 first = next((name for name in rows if LATE in rows[name].columns), next(iter(rows)))
-                rows[first], epoch = stack.enter_context(clocked(rows[first], epoch, self.timing.idle_after))
+                rows[first], epoch = stack.enter_context(clocked(rows[first], epoch, self.timing))
             rows = {name: frame.drop(TIME) for name, frame in rows.items()}
+        elif not again:
+            epoch = replace(epoch, clock=epoch.clock.without_times())
         for name, output in self.outputs.items():
             late = output.derivation.late(rows[name], epoch)
             if late is not None and self.letters is not None:

@@ -144,8 +144,9 @@ def planned(
     if target is None:
         raise ConfigurationError(
             f"The table's history has no version {wanted}.",
-            hint="`lakelock history FILE` names the epochs. Delta may have removed older commits, or the pipeline kept "
-            "no event times then (`event_time:`). `lakelock replay` reads a stretch of time into a new table.",
+            hint="`lakelock history FILE` names the epochs, for --to-epoch. Delta may have removed older commits, or "
+            "the pipeline didn't keep the event time of every row by this column (`event_time:`). `lakelock replay` "
+            "reads a stretch of time into a new table.",
         )
     if target.stood is not None and target.stood.delivery != "transactional":
         raise ConfigurationError(
@@ -226,7 +227,9 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
             return of_epoch(commits.lineage(), to.epoch, commits.is_own, commits.before_first)
         assert to.event_time is not None
         if config.clock is not None:
-            return before_event_time(commits.lineage(), to.event_time, commits.is_own, commits.before_first)
+            return before_event_time(
+                commits.lineage(), to.event_time, config.clock, commits.is_own, commits.before_first
+            )
         offsets = assembly.source.at(to.event_time, held)
         return before_offsets(commits.lineage(), offsets, commits.is_own, commits.before_first)
 
@@ -241,13 +244,21 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
         clock=clock,
         allow_data_loss=to.allow_data_loss,
     )
-    plan = with_others(plan, commits)
+    plan = with_others(of_unsaid_column(plan, config), commits)
     if confirm(plan):
         require_conditional_writes(assembly.spark, assembly.table.table.location)
         work = assembly.work(observe, topics=assembly.source)
         rewind(plan, assembly.table.table, work, restored=assembly.look_back)
         return replace(plan, done=True)
     return plan
+
+
+def of_unsaid_column(plan: Rewind, config: PipelineConfig) -> Rewind:
+    """The plan, which says so if an earlier version of Lakelock has stored the times that it goes by."""
+    stood = plan.target.stood
+    if plan.clock is None or config.clock is None or stood is None or stood.clock.column is not None:
+        return plan
+    return replace(plan, clock=f"{plan.clock}, if it was that one: the epoch's commit doesn't name the column")
 
 
 def with_others(plan: Rewind, commits: PipelineCommits) -> Rewind:

@@ -12,7 +12,7 @@ from connector.engine.assembly import Assembly
 from connector.engine.coordinator import Coordinator
 from connector.engine.coordinator_log import Log
 from connector.engine.outputs import Table
-from connector.operations.rewind import Rewind, WhereTo, planned_from
+from connector.operations.rewind import Rewind, WhereTo, of_unsaid_column, planned_from
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.rewind import Goal, goal, versions
 from connector.protocol.steps import Observer
@@ -49,7 +49,7 @@ def rewound_together(
     offsets = None
     if to.event_time is not None and config.clock is None:
         offsets = assembly.source.at(to.event_time, held)
-    aim, rows = _goal(log, _wanted(to, offsets), known.decided.epoch.number, to.epoch)
+    aim, rows = _goal(log, _wanted(to, config.clock, offsets), known.decided.epoch.number, to.epoch)
     tables = dict(_tables(assembly, known.decided))
     _refuse_change_logs(tables)
     back = _versions(aim, rows, known.decided, tables, of_route=assembly.routes is not None)
@@ -57,7 +57,7 @@ def rewound_together(
         stands, Target(None, aim.stood), held, assembly.source, clock=clock, allow_data_loss=to.allow_data_loss
     )
     others = [f"in {name}: {what}" for name in back for what in tables[name].commits.undone(back[name]).lines]
-    plan = replace(plan, tables=back, others=others)
+    plan = replace(of_unsaid_column(plan, config), tables=back, others=others)
     if settled is not None and settled.back_to is not None and aim.epoch in (settled.back_to, settled.epoch.number):
         return replace(plan, done=bool(confirm(plan)))  # an earlier call had decided this very rewind
     if not confirm(plan):
@@ -95,17 +95,17 @@ def _settled(coordinator: Coordinator, log: Log) -> tuple[LogHeld, Row | None]:
     return log.read(), doubted
 
 
-def _wanted(to: WhereTo, offsets: Offsets | None) -> Callable[[Row], bool]:
+def _wanted(to: WhereTo, column: str | None, offsets: Offsets | None) -> Callable[[Row], bool]:
     """Whether an epoch is one to go back to."""
 
     def wanted(row: Row) -> bool:
         if to.event_time is None:
             return row.epoch.number == to.epoch
         position = row.epoch.position()
-        if offsets is not None:
-            return all(offsets.get(at, next_) >= next_ for at, next_ in position.offsets.items())
-        highs = [times.high for times in position.clock.so_far.values()]
-        return bool(highs) and max(highs) < to.event_time
+        if column is not None:
+            return position.clock.all_before(to.event_time, column, position.partitions_read)
+        assert offsets is not None
+        return all(offsets.get(at, next_) >= next_ for at, next_ in position.offsets.items())
 
     return wanted
 

@@ -63,8 +63,5 @@ def retirement(
             **{at: epoch for at, epoch in position.leaders.items() if at.topic not in names},
             **{at: epoch for at, epoch in held.leaders.items() if at.topic in names},
         },
-        # The old topic brings no more records, so it must not hold the watermark back.
-        clock=replace(
-            epoch.clock, so_far={at: seen for at, seen in epoch.clock.so_far.items() if at.topic not in names}
-        ),
+        clock=epoch.clock.without_topics(names),
     )

@@ -49,18 +49,18 @@ def _unknown(_: int) -> bool:
 
 
 def before_event_time(
-    commits: Commits, time: datetime, is_own: IsOwn, before_first: BeforeFirst = _unknown
+    commits: Commits, time: datetime, column: str, is_own: IsOwn, before_first: BeforeFirst = _unknown
 ) -> Target | None:
     """The newest version without a record at or after an event time. None if the history doesn't reach back that far.
 
     Compares the highest event time of each partition up to a version, which never falls. The table goes back as far as
-    the partition that must go furthest. A version without event times doesn't qualify, because its records may have
-    any time. Pure.
+    the partition that must go furthest. A version doesn't qualify if its commit doesn't know the time of every row by
+    this column, because these rows may have any time. Pure.
     """
 
     def holds_none(metadata: CommitMetadata) -> bool:
-        highs = [times.high for times in metadata.position.clock.so_far.values()]
-        return bool(highs) and max(highs) < time
+        position = metadata.position
+        return position.clock.all_before(time, column, position.partitions_read)
 
     return _newest(commits, holds_none, is_own, before_first)
 

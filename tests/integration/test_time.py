@@ -113,6 +113,32 @@ def test_a_run_that_was_planned_before_a_rewind_does_not_write(lake: Lake, topic
 
 
 @pytest.mark.breadth
+def test_a_rewind_to_an_event_time_trusts_no_version_with_rows_of_another_time(lake: Lake, topic: Topic) -> None:
+    """Of rows before ``event_time`` was in the file, or that another column clocked, nobody knows how late they are."""
+
+    def pipeline(event_time: str | None) -> Pipeline:
+        named = {"event_time": event_time} if event_time else {}
+        return lake.pipeline(schema="k STRING, n INT, t TIMESTAMP, u TIMESTAMP", **named)
+
+    def run(minute: int, event_time: str | None) -> None:
+        topic.send(("k", {"k": "k", "n": minute, "t": at(minute).isoformat(), "u": at(0).isoformat()}), partition=0)
+        pipeline(event_time).run()
+
+    run(1, "t")
+    run(9, "u")
+    run(2, "t")
+    run(3, None)
+    assert [metadata["clock"].get("column") for metadata in lake.metadata()] == ["t", "", "", ""]
+    plan = pipeline("t").rewind(to_event_time=at(4))
+    assert (plan.target.epoch, plan.again) == (1, 3)
+    pipeline("t").rewind(to_event_time=at(4), confirm=yes)
+    assert lake.rows() == [("k", 1)]
+    pipeline("t").run()
+    assert lake.metadata()[-1]["clock"]["column"] == "t"
+    assert [row[0] for row in lake.sql("SELECT n FROM {t} ORDER BY n")] == [1, 2, 3, 9]
+
+
+@pytest.mark.breadth
 def test_a_rewind_by_kafkas_timestamps_keeps_what_topics_of_old_have_left(lake: Lake, topic: Topic) -> None:
     """One was recreated, one has left the pipeline: neither can be read again, and the table may not lose them."""
     gone = Topic(topic.broker, f"{topic.name}.gone")

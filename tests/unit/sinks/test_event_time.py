@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sinks.event_time import FIRST, LAST, Clock, Seen, time_at
@@ -78,6 +78,10 @@ def test_it_survives_a_commit(epochs: list[dict[TopicPartition, Seen]], late: in
         clock = clock.advanced(epoch, backlog=frozenset(), idle_after=FIVE, late=late)
     read = Clock.from_dict(clock.to_dict())
     assert (read.so_far, read.watermark, read.late) == (clock.so_far, clock.watermark, clock.late)
+    assert (read.column, read.retired) == (None, None)
+    known = clock.of_column("t", set()).without_topics({"a-b"})
+    read = Clock.from_dict(known.to_dict())
+    assert (read.column, read.retired) == ("t", max((each.high for each in clock.so_far.values()), default=None))
     assert {at: times[:2] for at, times in read.of_epoch.items()} == {
         at: times[:2] for at, times in clock.of_epoch.items()
     }
@@ -104,3 +108,41 @@ def test_a_time_that_no_datetime_can_hold_is_the_nearest_one() -> None:
     """A producer's milliseconds may be microseconds, and .NET's first time east of UTC is before the year 1."""
     assert time_at(1_793_500_000_000_000_000).isoformat() == "9999-12-31T23:59:59.999999+00:00"
     assert time_at(FIRST - 3_600_000_000).isoformat() == "0001-01-01T00:00:00+00:00"
+
+
+C, OLD_C = TopicPartition("c", 0), TopicPartition("#1/c", 0)
+TIMES = {"t": 0, "u": 1}
+row = st.tuples(st.integers(0, 2), st.integers(0, 2))
+"""A row's times, by the column t and by the column u."""
+epochs = st.tuples(st.sampled_from(["t", "u", None]), st.sampled_from([A, C]), st.one_of(row, row, st.none()))
+"""The column that the pipeline file names, the partition that is read, and the row that it gives, if any."""
+
+
+@settings(max_examples=500)
+@example([("t", A, (0, 0)), (None, A, (2, 0))], 1)
+@example([("u", A, (2, 0)), ("t", A, (0, 0))], 1)
+@example([("t", C, (2, 0)), None, ("t", A, (0, 0))], 1)
+@given(st.lists(st.one_of(epochs, epochs, st.none()), min_size=2, max_size=4), st.integers(1, 2))
+def test_no_row_is_younger_than_a_clock_says(
+    life: list[tuple[str | None, TopicPartition, tuple[int, int] | None] | None], minute: int
+) -> None:
+    """Whatever column the file named at each epoch, and whether a partition gave rows. None: the topic c retires."""
+    clock, written, read = Clock(), list[int](), set[TopicPartition]()
+    for epoch in life:
+        if epoch is None:
+            clock = clock.without_topics({"c"})
+            read = {OLD_C if at == C else at for at in read}
+            continue
+        column, place, found = epoch
+        if column is None:
+            clock = clock.without_times()
+        else:
+            new = {place: seen(found[TIMES[column]], found[TIMES[column]])} if found else {}
+            clock = clock.of_column(column, read).advanced(new, backlog=frozenset(), idle_after=FIVE)
+        read.add(place)
+        written += [found[TIMES["t"]]] if found else []
+        clock = Clock.from_dict(clock.to_dict()).joined(Clock())
+    before = clock.all_before(NOON + timedelta(minutes=minute), "t", read)
+    assert not before or max(written) < minute
+    if written and {epoch[0] for epoch in life if epoch is not None} == {"t"}:
+        assert before == (max(written) < minute)

@@ -13,6 +13,7 @@ from connector.delivery import auto_commit, handover, manual_commit, transaction
 from connector.delivery.handover import hand_over
 from connector.delivery.ports import GroupWork, Work
 from connector.protocol.steps import Event, Step
+from sinks import event_time
 from sinks.contract import Committed, Epoch, Position
 from sinks.errors import ConfigurationError, GroupActive, OffsetsForgotten, OffsetsLost, TopicRecreated
 from sinks.memory import MemoryAppend, MemoryTable
@@ -20,6 +21,7 @@ from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 IN_GROUP = {"auto_commit": auto_commit, "manual_commit": manual_commit, "idempotent": manual_commit}
 ALL = (*IN_GROUP, "transactional")
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
 class Clock:
@@ -331,6 +333,15 @@ def test_since_and_lost_are_carried_along(pipeline: Pipeline) -> None:
     for delivery in ("auto_commit", "transactional", "manual_commit"):
         position = hand_over(pipeline.work(), delivery)
         assert (position.since, position.lost) == (since, (gap,))
+
+
+def test_the_event_times_of_a_groups_rows_are_unknown(pipeline: Pipeline) -> None:
+    """So no rewind to an event time trusts the clock again: the other deliveries have none."""
+    pipeline.run("transactional")
+    clock = event_time.Clock(so_far={at(0): event_time.Seen(*[NOON] * 3)}, column="t")
+    pipeline.table.position = replace(pipeline.position, clock=clock)
+    for delivery in ("manual_commit", "transactional"):
+        assert hand_over(pipeline.work(), delivery).clock.column == ""
 
 
 def test_a_partition_added_meanwhile_begins_at_zero(pipeline: Pipeline) -> None:

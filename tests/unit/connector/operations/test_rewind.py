@@ -4,15 +4,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector.config import PipelineConfig
 from connector.engine import undo as undoing
 from connector.engine.undo import undo
-from connector.operations.rewind import Rewind, given_up, planned, planned_from
+from connector.operations.rewind import Rewind, given_up, of_unsaid_column, planned, planned_from
 from connector.operations.rewind_together import _settled, version_before
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remains, TopicsHeld
@@ -31,6 +32,7 @@ from sinks.errors import (
     StoreUnreachable,
     TopicRecreated,
 )
+from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -129,6 +131,15 @@ def test_a_rewind_gives_up_no_record_in_silence(beginning: int, stood: int, more
     for what in (*map(str, found.lost), *found.compacted):
         assert what in refused.value.message
         assert what in str(found)
+
+
+def test_a_plan_says_that_an_earlier_versions_commit_does_not_name_the_column_of_its_times() -> None:
+    plan = Rewind(STOOD, Target(1, STOOD), STOOD.offsets, 0, clock="the column t (event_time)")
+    by_t, by_kafka = (cast(PipelineConfig, SimpleNamespace(clock=clock)) for clock in ("t", None))
+    assert "doesn't name the column" in str(of_unsaid_column(plan, by_t))
+    assert of_unsaid_column(plan, by_kafka) == plan
+    named = replace(plan, target=Target(1, replace(STOOD, clock=Clock(column="t"))))
+    assert of_unsaid_column(named, by_t) == named
 
 
 def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:

@@ -41,6 +41,7 @@ def test_what_is_stored_of_the_old_one_gets_its_name_and_the_new_one_stands_at_z
     assert epoch.lost == (OffsetRange(OLD, 0, 20, 30), OffsetRange("u", 0, 1, 2))
     assert epoch.clock.watermark == NOW
     assert epoch.clock.so_far.keys() == {TopicPartition("u", 0)}
+    assert epoch.clock.retired == NOW, "its rows are there still, for a rewind"
 
 
 def test_the_leaders_of_other_topics_stay_for_they_tell_of_a_cut() -> None:

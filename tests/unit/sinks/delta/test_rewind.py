@@ -26,11 +26,20 @@ def at(minute: int) -> datetime:
     return NOON + timedelta(minutes=minute)
 
 
-def commit(version: int, epoch: int, offsets: tuple[int, int], highs: tuple[int, int] | None) -> Commit:
-    clock = Clock()
+def commit(
+    version: int,
+    epoch: int,
+    offsets: tuple[int, int],
+    highs: tuple[int, int] | None,
+    column: str | None = "t",
+    retired: int | None = None,
+) -> Commit:
+    clock = Clock(column=column if highs is None else None)
     if highs:
         clock = Clock(
-            so_far={place: Seen(NOON, at(high), at(high)) for place, high in zip((P0, P1), highs, strict=True)}
+            so_far={place: Seen(NOON, at(high), at(high)) for place, high in zip((P0, P1), highs, strict=True)},
+            column=column,
+            retired=None if retired is None else at(retired),
         )
     metadata = CommitMetadata("p", Position(epoch, Offsets({P0: offsets[0], P1: offsets[1]}), owner="run", clock=clock))
     return Commit(version, NOON, "WRITE", {}, metadata.to_json())
@@ -64,16 +73,16 @@ def led_to(history: list[Commit]) -> list[tuple[Commit, CommitMetadata]]:
 
 
 def test_back_to_the_newest_version_without_a_record_of_that_time() -> None:
-    assert where(before_event_time(led_to(HISTORY), at(25), own)) == (2, 2, {P0: 9, P1: 7})
-    assert where(before_event_time(led_to(HISTORY), at(31), own)) == (4, 3, {P0: 12, P1: 9})
+    assert where(before_event_time(led_to(HISTORY), at(25), "t", own)) == (2, 2, {P0: 9, P1: 7})
+    assert where(before_event_time(led_to(HISTORY), at(31), "t", own)) == (4, 3, {P0: 12, P1: 9})
 
 
 def test_the_time_itself_is_read_again() -> None:
-    assert where(before_event_time(led_to(HISTORY), at(20), own)) == (1, 1, {P0: 5, P1: 5})
+    assert where(before_event_time(led_to(HISTORY), at(20), "t", own)) == (1, 1, {P0: 5, P1: 5})
 
 
 def test_back_to_before_the_first_epoch() -> None:
-    assert where(before_event_time(led_to(HISTORY), at(0), own)) == (0, 0, {})
+    assert where(before_event_time(led_to(HISTORY), at(0), "t", own)) == (0, 0, {})
 
 
 def before_first(history: list[Commit]) -> Callable[[int], bool]:
@@ -97,7 +106,7 @@ def test_back_to_before_the_first_epoch_a_second_time() -> None:
     history = [*TAKEN_BACK, began(commit(4, 3, (2, 2), None)), began(commit(5, 4, (5, 5), (10, 12)))]
     first = before_first(history)
     assert where(of_epoch(led_to(history), 0, own, first)) == (4, 0, {}), "the rewind's own epoch, of no records"
-    assert where(before_event_time(led_to(history), at(0), own, first)) == (4, 0, {})
+    assert where(before_event_time(led_to(history), at(0), "t", own, first)) == (4, 0, {})
     assert where(before_offsets(led_to(history), Offsets({P0: 1, P1: 2}), own, first)) == (4, 0, {})
     assert where(of_epoch(led_to(history), 4, own, first)) == (5, 4, {P0: 5, P1: 5})
     cleaned = led_to(history[4:])
@@ -114,12 +123,44 @@ def test_back_to_before_the_first_epoch_after_a_restore_by_hand() -> None:
 
 
 def test_a_cleaned_history_does_not_reach_back_that_far() -> None:
-    assert before_event_time(led_to(HISTORY[2:]), at(0), own) is None
+    assert before_event_time(led_to(HISTORY[2:]), at(0), "t", own) is None
 
 
 def test_an_epoch_without_event_times_may_hold_anything() -> None:
     history = [CREATE, commit(1, 1, (5, 5), (10, 12)), commit(2, 2, (9, 7), None), commit(3, 3, (9, 8), (10, 12))]
-    assert where(before_event_time(led_to(history[:3]), at(13), own)) == (1, 1, {P0: 5, P1: 5})
+    assert where(before_event_time(led_to(history[:3]), at(13), "t", own)) == (1, 1, {P0: 5, P1: 5})
+
+
+def test_a_version_has_to_know_the_time_of_every_row_by_this_column() -> None:
+    """Empty: ``event_time`` was added later, or was another column before."""
+    for column in ("", "another"):
+        history = [*HISTORY[:2], commit(2, 2, (9, 7), (20, 13), column)]
+        assert where(before_event_time(led_to(history), at(25), "t", own)) == (1, 1, {P0: 5, P1: 5})
+        assert before_event_time(led_to(history[2:]), at(25), "t", own) is None
+
+
+def test_a_partition_that_gave_no_rows_is_no_doubt() -> None:
+    clock = Clock(so_far={P0: Seen(NOON, at(10), at(10))}, column="t")
+    metadata = CommitMetadata("p", Position(1, Offsets({P0: 5, P1: 5}), owner="run", clock=clock))
+    history = [CREATE, Commit(1, NOON, "WRITE", {}, metadata.to_json())]
+    assert where(before_event_time(led_to(history), at(11), "t", own)) == (1, 1, {P0: 5, P1: 5})
+    history[1] = replace(history[1], user_metadata=unsaid(metadata).to_json())
+    assert where(before_event_time(led_to(history), at(11), "t", own)) == (0, 0, {}), "an earlier version's commit"
+
+
+def unsaid(metadata: CommitMetadata) -> CommitMetadata:
+    return replace(metadata, position=replace(metadata.position, clock=replace(metadata.position.clock, column=None)))
+
+
+def test_a_commit_of_an_earlier_version_counts_if_it_has_times_of_all_partitions() -> None:
+    history = [CREATE, commit(1, 1, (5, 5), (10, 12), None), commit(2, 2, (9, 7), (20, 13), None)]
+    assert where(before_event_time(led_to(history), at(20), "t", own)) == (1, 1, {P0: 5, P1: 5})
+
+
+def test_the_rows_of_a_topic_that_retired_keep_their_times() -> None:
+    history = [*HISTORY[:2], commit(2, 2, (9, 7), (20, 13), retired=40)]
+    assert where(before_event_time(led_to(history), at(35), "t", own)) == (1, 1, {P0: 5, P1: 5})
+    assert where(before_event_time(led_to(history), at(41), "t", own)) == (2, 2, {P0: 9, P1: 7})
 
 
 def test_by_offsets_no_partition_is_behind() -> None:
@@ -140,7 +181,7 @@ def test_the_lineage_follows_a_restore_and_leaves_out_what_it_undid() -> None:
 
 def test_a_stale_copy_of_the_metadata_is_no_commit_of_the_pipeline() -> None:
     copy = Commit(5, NOON, "UPDATE", {}, HISTORY[2].user_metadata)
-    found = before_event_time(led_to([*HISTORY, copy]), at(25), lambda version, _: version != 5)
+    found = before_event_time(led_to([*HISTORY, copy]), at(25), "t", lambda version, _: version != 5)
     assert where(found) == (2, 2, {P0: 9, P1: 7})
 
 
