@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connector.config import DeltaPlace, DeltaSink, KafkaTopicSink, PipelineConfig, S3ObjectsSink, load
 from connector.display import Line, Page, Shown
@@ -24,7 +25,7 @@ from connector.spark.session import isolated, session
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, LakelockError
-from sinks.kafka import spark_reader
+from sinks.kafka import Clients, spark_reader
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import problem
 from sinks.spark.settings import with_settings
@@ -114,6 +115,7 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
                     hint="connector.read(spark, FILE, VALUE) has the current rows of one table.",
                 )
             table = DeltaTable(spark, path=sink.folder, name=sink.table)
+            _refuse_another(sink.place, reads, _id_at(reads, table, config), "version")
             sql[sink.place] = f"SELECT * FROM {table.sql} VERSION AS OF {int(reads['version'])}"
             opened[sink.place] = partial(spark.sql, sql[sink.place])
         elif isinstance(sink, S3ObjectsSink):
@@ -122,9 +124,43 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
             objects[sink.place] = urls
             opened[sink.place] = partial(_objects, spark, sink, urls, partial(_columns, config, spark, sink))
         elif isinstance(sink, KafkaTopicSink):
+            _refuse_another(sink.place, reads, _id_of(sink.topic, config), "offsets")
             opened[sink.place] = partial(_messages, spark, config, reads["ends"])
     stands = done.epoch
     return Snapshot(config.name, stands.number, stands.offsets, stands.read_to, opened, sql, objects)
+
+
+def _refuse_another(place: str, reads: Mapping[str, Any], now: str, what: str) -> None:
+    """Raises ConfigurationError if the sink is another one of the same name: its versions or offsets start anew.
+
+    ``now``: its id. An entry of an earlier version of Lakelock has none of a table.
+    """
+    then = reads.get("id")
+    if then and then != now:
+        now_is = f"its id is {now}" if now else "there is none now"
+        raise ConfigurationError(
+            f"{place} was removed, or recreated under its name ({now_is}, and was {then}). The coordinator log has the "
+            f"{what} of the old one.",
+            hint="Take the snapshot of an epoch that was committed since, or restore the old one from a backup.",
+        )
+
+
+def _id_at(reads: Mapping[str, Any], table: DeltaTable, config: PipelineConfig) -> str:
+    """Delta's id of the table with this version. CREATE OR REPLACE gives it another one, and its versions go on."""
+    if reads.get("id") in (None, table.id):
+        return table.id
+    commits = PipelineCommits(table, pipeline=config.name, topics=config.source.topics)
+    own = commits.at(int(reads["version"]))
+    return own.metadata.table if own is not None and own.metadata.table else table.id
+
+
+def _id_of(topic: str, config: PipelineConfig) -> str:
+    """The id of a sink's topic now. Raises BrokerUnreachable, SinkError."""
+    from sinks.topic.target import Target
+
+    kafka = {name: value for name, value in config.source.kafka_options.items() if name != "group.id"}
+    with closing(Clients(kafka, group=config.group)) as clients:
+        return Target(topic, clients).id()
 
 
 def snapshot_here(

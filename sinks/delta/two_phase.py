@@ -83,10 +83,10 @@ class TwoPhaseDelta:
         """
         if prepared.restores is not None and self._back is not None:
             self._last = None
-            return readable(self._back.take(epoch, prepared.restores))
+            return readable(self._back.take(epoch, prepared.restores), self._table)
         stands, self._last = self._last or self.position(), None
         if stands is not None and holds(self._table.label, self._pipeline, stands, epoch):
-            return readable(Committed(stands, rows=0, already=True))
+            return readable(Committed(stands, rows=0, already=True), self._table)
         if not epoch.follows(stands):
             raise PositionMismatch(
                 f"expected {describe(epoch.expected)} in {self._table.label!r}, found {describe(stands)}",
@@ -102,9 +102,9 @@ class TwoPhaseDelta:
             stands = self._sink.position()
             if stands is None or (stands.epoch, stands.owner) != (epoch.number, epoch.owner):
                 raise
-            return readable(Committed(stands, rows=0, already=True))
+            return readable(Committed(stands, rows=0, already=True), self._table)
         self._last = committed.position
-        return readable(committed)
+        return readable(committed, self._table)
 
     def abort(self, before: int) -> None:
         """Remove the rows staged under attempts below ``before``."""
@@ -141,6 +141,6 @@ def holds(label: str, pipeline: str, stands: Position, epoch: Epoch) -> bool:
     )
 
 
-def readable(committed: Committed) -> Committed:
-    """The commit, with how a reader sees the table as of it."""
-    return replace(committed, reads={"version": committed.position.version})
+def readable(committed: Committed, table: DeltaTable) -> Committed:
+    """The commit, with how a reader sees the table as of it. The version is of this very table: Delta's id names it."""
+    return replace(committed, reads={"version": committed.position.version, "id": table.id})

@@ -174,7 +174,7 @@ class Unstaged:
 
     def _readable(self, committed: Committed) -> Committed:
         if self._on_read is None:
-            return readable(committed)
+            return readable(committed, self._table)
         return replace(committed, reads={CHANGE_LOG: committed.position.version})
 
     def abort(self, _: int) -> None:

@@ -471,3 +471,31 @@ def test_a_table_that_is_added_beside_windows_leaves_out_what_has_no_event_time(
     after.run()
     assert query(lake.path("append"), "SELECT k, n FROM t ORDER BY n") == [("a", 1), ("a", 2)]
     assert [audit(after.config.alone(index)).ok for index in range(3)] == [True] * 3
+
+
+@pytest.mark.breadth
+def test_a_snapshot_reads_no_other_topic_or_table_of_the_same_name(lake: Lake) -> None:
+    """Of these the log knows no versions and no offsets: they start anew, and would be read as those of the epoch."""
+    out = f"{lake.topic.name}-out"
+    lake.topic.broker.create_topic(out)
+    options = two_tables(lake)
+    options["sinks"] = [options["sinks"][0], {"type": "kafka_topic", "topic": out}]
+    lake.topic.send_rows([("a", 1)], partition=0)
+    Pipeline.from_options(options).run()
+    file = _written(lake, options)
+    assert lake.spark is not None
+    found = snapshot(lake.spark, file)
+    assert [frame.count() for frame in found.values()] == [1, 1]
+
+    lake.sql("CREATE OR REPLACE TABLE {t} USING delta AS SELECT 'b' AS k, 2 AS n", "append")
+    assert snapshot(lake.spark, file)[str(lake.path("append"))].count() == 1, "its versions go on"
+    lake.topic.broker.delete_topic(out)
+    lake.topic.broker.create_topic(out)
+    with pytest.raises(ConfigurationError, match=f"kafka:{out} was removed, or recreated"):
+        snapshot(lake.spark, file)
+    shutil.rmtree(lake.path("append"))
+    for number in range(3):
+        lake.sql(f"CREATE TABLE IF NOT EXISTS {{t}} USING delta AS SELECT {number} AS n", "append")
+        lake.sql(f"INSERT INTO {{t}} VALUES ({number})", "append")
+    with pytest.raises(ConfigurationError, match="append was removed, or recreated"):
+        snapshot(lake.spark, file, epoch=1)

@@ -9,7 +9,8 @@ import pytest
 
 from connector.config import S3ObjectsSink
 from connector.operations import snapshot
-from connector.operations.snapshot import _messages, _objects
+from connector.operations.snapshot import _messages, _objects, _refuse_another
+from sinks.errors import ConfigurationError
 
 GUESSED = "spark.sql.sources.partitionColumnTypeInference.enabled"
 URLS = ["s3://lake/t/payer=007/part-p-1-0.parquet"]
@@ -81,3 +82,11 @@ def test_of_a_topic_only_the_partitions_are_read_that_it_had_at_that_epoch(monke
     assert json.loads(asked["assign"]) == {"out": [0, 1]}
     assert json.loads(asked["endingOffsets"]) == {"out": {"0": 7, "1": 0}}
     assert "subscribe" not in asked
+
+
+def test_a_version_of_another_table_of_the_same_name_is_refused() -> None:
+    for entry in ({"version": 3, "id": "a"}, {"version": 3}, {"version": 3, "id": ""}):  # older entries have no id
+        _refuse_another("lake/t", entry, "a", "version")
+    for now in ("b", ""):
+        with pytest.raises(ConfigurationError, match=r"lake/t was removed, or recreated .* was a\)"):
+            _refuse_another("lake/t", {"version": 3, "id": "a"}, now, "version")
