@@ -22,6 +22,7 @@ from sinks.errors import CommitUnknown, StoreUnreachable
 class Table:
     """The sink, and what it needs of its table."""
 
+    id = "made once"
     label = "a"
     appends = True
 
