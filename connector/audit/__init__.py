@@ -40,13 +40,14 @@ from connector.audit.compare import Compared, compare
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, no_letters, topic_of_letters
+from connector.audit.letters_table import letters_table
 from connector.audit.notes import notes_on
 from connector.audit.on_read import OnRead
 from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
 from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
-from connector.audit.table import AuditedTable, Filled, file_is_gone, letters_table
+from connector.audit.table import AuditedTable, Filled, file_is_gone
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, KeyedSink, PipelineConfig

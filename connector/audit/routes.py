@@ -20,9 +20,10 @@ from connector.audit.counted import counted
 from connector.audit.decode import decoded
 from connector.audit.formats import forms
 from connector.audit.letters import JUDGED_WITHOUT_A_SINK, no_letters, told_apart
+from connector.audit.letters_table import letters_table
 from connector.audit.records import PLACE, PROBLEM, Records, kafka_records
 from connector.audit.steps import stepped, with_headers
-from connector.audit.table import AuditedTable, letters_table
+from connector.audit.table import AuditedTable
 from connector.audit.topics import Topics
 from connector.audit.verdict import FAULTS, Audit, partitions
 from connector.config import OTHER, PipelineConfig

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
 from connector.audit.foreign import Foreign
-from connector.audit.letters import named_sink
 from connector.audit.rows import Earlier
-from connector.config import DeltaPlace, PipelineConfig, tables_of_letters
+from connector.config import DeltaPlace
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
 from sinks.spark.sql import identifier, literal
 
@@ -322,66 +321,7 @@ class AuditedTable:
         return {At(row["_topic"], row["_partition"]): Extent(row["first"], row["next"]) for row in rows}
 
 
-class LettersTable(AuditedTable):
-    """The dead letters of a pipeline, in a table that may hold those of other tables of its name: of a clone, say."""
-
-    def __init__(self, spark: SparkSession, config: PipelineConfig) -> None:
-        super().__init__(spark, config.dead_letters, "dead_letters")
-        self._own, self._places = tables_of_letters(config), config.places
-        self._left = None if config.two_phase else config.coordinator
-        """The log of the several sinks of which one is left."""
-
-    def open_letters(self, epoch: int | None) -> DataFrame:
-        """The dead letters, without those that had gone through by this epoch in a retry, and those of other tables:
-        their epochs have other numbers, and what became of their records doesn't tell what became of them here.
-        ``epoch``: None where nobody knows. Then those that are open by now."""
-        letters = self.rows(self.newest)
-        if "_table" in letters.columns:
-            own = [each for place in self._own if (each := _id(self._spark, place))]
-            # Those of no table, and of two, are from before each letter named one.
-            named = ", ".join(map(literal, ["", *own]))
-            letters = letters.where(f"coalesce(_table IN ({named}), true)") if own else letters
-            letters = self._without_left_sinks(letters)
-        if "_retried_epoch" not in letters.columns:
-            return letters
-        still = "_retried_epoch IS NULL" if epoch is None else f"coalesce(_retried_epoch > {epoch}, true)"
-        return letters.where(still)
-
-    def any_closed(self, pipeline: str) -> bool:
-        """Whether letters of the pipeline have gone through by now."""
-        letters = self.rows(self.newest).where(f"pipeline = {literal(pipeline)}")
-        return "_retried_epoch" in letters.columns and not letters.where("_retried_epoch IS NOT NULL").isEmpty()
-
-    def _without_left_sinks(self, letters: DataFrame) -> DataFrame:
-        """The letters without those of sinks that have left the file: this table has their records' rows."""
-        from pyspark.sql import functions as F
-
-        log = _id(self._spark, self._left) if self._left is not None else ""
-        if not log:
-            return letters
-        of_one = (F.col("_table") == log) & F.col("sink").isNotNull()
-        named = [row["sink"] for row in letters.where(of_one).select("sink").distinct().collect()]
-        left = [name for name in named if named_sink(name, self._places) is None]
-        return letters.where(F.coalesce(~(of_one & F.col("sink").isin(left)), F.lit(True)))
-
-    def late(self, pipeline: str, epoch: int | None) -> DataFrame:
-        """The open dead letters of rows that arrived after their window was closed: see ``open_letters``."""
-        from pyspark.sql import functions as F
-
-        return self.open_letters(epoch).where((F.col("pipeline") == pipeline) & (F.col("reason") == "late"))
-
-
-def letters_table(config: PipelineConfig, spark: SparkSession) -> LettersTable | None:
-    """The dead letters of a pipeline as they are now; None where no table has them, or none yet."""
-    if config.dead_letters is None or config.dead_letters.topic is not None:
-        return None
-    try:
-        return LettersTable(spark, config)
-    except NotADeltaTable:
-        return None
-
-
-def _id(spark: SparkSession, place: DeltaPlace) -> str:
+def id_of(spark: SparkSession, place: DeltaPlace) -> str:
     """Delta's id of a table. Empty if there is none: one that was added to the file is made by the next run."""
     try:
         row = spark.sql(f"DESCRIBE DETAIL {_sql(place)}").first()

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 
-from connector.audit.table import AuditedTable, LettersTable
+from connector.audit.letters_table import LettersTable
+from connector.audit.table import AuditedTable
 from connector.config import DeltaPlace
 
 
