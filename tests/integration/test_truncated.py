@@ -70,16 +70,19 @@ def test_what_was_polled_under_another_leader_is_read_anew(lake: Lake, tmp_path:
     broker.stop()
     shutil.copytree(log, replica)
     broker.start()
-    lake.topic.send_rows([("c", 2), ("d", 3)], partition=0)
 
     def cut(event: Event) -> None:
-        if event.step is Step.COMMITTED and event.epoch.number == 1:
+        if event.epoch.number != 1:
+            return
+        if event.step is Step.PLANNED:
+            lake.topic.send_rows([("c", 2), ("d", 3)], partition=0)
+        if event.step is Step.COMMITTED:
             broker.stop()
             shutil.rmtree(log)
             shutil.copytree(replica, log)
             broker.start()
             lake.topic.send_rows([("x", 2), ("y", 3)], partition=0)
 
-    source = {**lake.options()["source"], "reader": "spark"}
-    lake.pipeline(source=source, epoch={"max_records": 2}).run(observers=[cut])
+    changes = {"source": {**lake.options()["source"], "reader": "spark"}, "trigger": {"interval": "1 second"}}
+    lake.pipeline(**changes).run(observers=[cut], max_epochs=2)
     assert [key for key, _ in lake.rows()] == ["a", "b", "x", "y"]
