@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from conftest import Send
 from pages import Reader, blocks
 
 import connector
+from sinks.errors import BadRecord
 
 PAGE = "docs/recipes.md"
 
@@ -111,6 +113,45 @@ def test_tables_follow_events_of_other_shapes(reader: Reader, send: Send) -> Non
 
 def _of_dms(operation: str, kind: str) -> dict[str, str]:
     return {"operation": operation, "record-type": kind, "schema-name": "shop", "table-name": "parts"}
+
+
+@pytest.mark.pages
+def test_tables_follow_maxwell_and_canal(reader: Reader, send: Send) -> None:
+    def of_maxwell(kind: str, row: dict[str, Any], **old: Any) -> tuple[str, object]:
+        key = {"database": "shop", "table": "stock", "pk.id": row.get("id")}
+        changed = {"old": old} if old else {}
+        event = {"database": "shop", "table": "stock", "type": kind, "ts": 1449786310, "xid": 940752, "commit": True}
+        return json.dumps(key), {**event, "data": row, **changed}
+
+    nut, bolt = {"id": 1, "name": "nut", "pieces": 5}, {"id": 2, "name": "bolt", "pieces": 7}
+    start, end = of_maxwell("bootstrap-start", {}), of_maxwell("bootstrap-complete", {})
+    send("shop_stock", start, of_maxwell("bootstrap-insert", nut), end, of_maxwell("insert", bolt))
+    send("shop_stock", of_maxwell("update", {**nut, "pieces": 4}, pieces=5), of_maxwell("delete", bolt))
+
+    def of_canal(kind: str, *rows: dict[str, str], old: list[dict[str, str]] | None = None, ddl: bool = False) -> Any:
+        event = {
+            "database": "shop",
+            "table": "tools",
+            "type": kind,
+            "isDdl": ddl,
+            "pkNames": ["id"],
+            "es": 1589373515000,
+        }
+        event |= {"id": 3, "mysqlType": {"id": "bigint"}, "sqlType": {"id": -5}, "sql": "", "ts": 1589373515477}
+        return "by the primary key", {**event, "data": list(rows) or None, "old": old}
+
+    saw, axe, file = ({"id": str(number), "name": name} for number, name in enumerate(("saw", "axe", "file")))
+    send("shop_tools", of_canal("ALTER", ddl=True), of_canal("INSERT", saw, axe, file))
+    send("shop_tools", of_canal("UPDATE", {**axe, "name": "ax"}, old=[{"name": "axe"}]), of_canal("DELETE", saw, file))
+    reader.follow(PAGE, "Change events of MySQL, by Maxwell or Canal")
+    assert rows(reader, "stock.yaml", "id", "name", "pieces") == [(1, "nut", 4)]
+    assert rows(reader, "tools.yaml", "id", "name") == [(1, "ax")]
+
+    send("shop_stock", of_maxwell("update", {**nut, "id": 9}, id=1))
+    send("shop_tools", of_canal("TRUNCATE", ddl=True))
+    for name in ("stock", "tools"):
+        with pytest.raises(BadRecord, match="require"):
+            connector.Pipeline.from_file(f"{name}.yaml").run()
 
 
 @pytest.mark.pages
