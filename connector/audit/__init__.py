@@ -235,7 +235,10 @@ def _pin(
     if upto is not None:
         # Also where the last epochs had no rows for it, and so made no commit.
         epoch = max(epoch or 0, upto.epoch)
-        claim = replace(claim, offsets={at: max(end, upto.offsets.get(at, 0)) for at, end in claim.offsets.items()})
+        offsets = {at: max(end, upto.offsets.get(at, 0)) for at, end in claim.offsets.items()}
+        # Where it began only the table's own commits tell, unless it is at the beginning.
+        by_rows = claim.by_rows and config.source.start != "earliest"
+        claim = replace(claim, offsets=offsets, by_rows=by_rows)
     if claim.by_rows and isinstance(config.sinks[0], KeyedSink):
         claim = replace(claim, unknown=(*claim.unknown, _ENDS))
     written = table.others(config.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
@@ -55,7 +56,8 @@ def _untold(
     topics = {part.at.topic for part in untold}
     if not any(each["kind"] in ("unchecked", "letters_unchecked") and each["topic"] in topics for each in counts):
         return []
-    number = sum(_in_holes(each, shown, untold) for each in frames)
+    every = [each.select(*PLACE) for each in frames]
+    number = _in_holes(reduce(lambda one, other: one.unionByName(other), every), shown, untold) if every else 0
     if not number:
         return []
     them = plural(number, "row or dead letter has", "rows or dead letters have")

@@ -20,7 +20,7 @@ class LettersTable(AuditedTable):
     def __init__(self, spark: SparkSession, config: PipelineConfig) -> None:
         super().__init__(spark, config.dead_letters, "dead_letters")
         self._own, self._places = tables_of_letters(config), config.places
-        self._left = None if config.two_phase else config.coordinator
+        self._left = None if config.whole.two_phase else config.coordinator
         """The log of the several sinks of which one is left."""
 
     def open_letters(self, epoch: int | None) -> DataFrame:

@@ -108,8 +108,12 @@ def _given(sink: Mapping[str, Any]) -> str | None:
 
 
 def _last(sink: Mapping[str, Any]) -> str:
+    return last_of(_place(sink))
+
+
+def last_of(place: str) -> str:
     """The last part of a sink's place, as a part of a name."""
-    return re.sub("[^a-z0-9]+", "_", re.split(r"[/.]", _place(sink).rstrip("/"))[-1].lower())
+    return re.sub("[^a-z0-9]+", "_", re.split(r"[/.]", place.rstrip("/"))[-1].lower())
 
 
 def _own_name(sink: Mapping[str, Any], taken: Mapping[str, int]) -> str:

@@ -19,6 +19,7 @@ from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, Fenced, GroupActive, PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
+from sinks.recreated import is_retired
 
 TRANSACTIONAL = "transactional"
 EMPTY_WITHIN_SECONDS = 60.0
@@ -139,7 +140,9 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
 def _left_behind(work: Work, position: Position, held: TopicsHeld) -> Mapping[TopicPartition, int]:
     """The offsets of topics that the pipeline file doesn't name any more, and that Kafka still has: the file may name
     them again."""
-    left = {at: next_ for at, next_ in position.offsets.items() if at.topic not in held.ids}
+    left = {
+        at: next_ for at, next_ in position.offsets.items() if at.topic not in held.ids and not is_retired(at.topic)
+    }
     gone = work.topics.deleted({at.topic for at in left}) if left else ()
     return {at: next_ for at, next_ in left.items() if at.topic not in gone}
 

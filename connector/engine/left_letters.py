@@ -9,7 +9,7 @@ from connector.config import PipelineConfig
 from connector.engine.dead_letters import letters_table
 from sinks.contract import Position
 from sinks.delta.dead_letters import DeadLetters
-from sinks.offsets import Offsets
+from sinks.offsets import OffsetRange, Offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,8 @@ class LeftLetters:
     ====================  ==============================================================================================
     before the commit     Open letters, with a mark that only this run looks for. The next run marks them anew. So it
                           is if another run commits the epoch.
-    before the close      Open letters of records that have got in. A retry finds them in the table, and closes them.
+    before the close      Open letters of records that have got in. The next run closes them: they have the mark of the
+                          run that made the last epoch.
     ====================  ==============================================================================================
     """
 
@@ -44,11 +45,21 @@ class LeftLetters:
         return cls(letters_table(config, spark) if own else None, run)
 
     def mark(self, position: Position | None) -> None:
-        """Mark the letters of records at or after a position; None: of all records."""
-        if self.letters is not None and self.letters.exists():
-            self._marked = self.letters.mark_ahead(self.run, position.offsets if position is not None else Offsets())
+        """Mark the letters of records at or after a position; None: of all records. Close those that the run of the
+        last epoch has marked, if it was killed before it could."""
+        if self.letters is None or not self.letters.exists():
+            return
+        if position is not None and position.owner:
+            self._close(self.letters, position.owner, position)
+        self._marked = self.letters.mark_ahead(self.run, position.offsets if position is not None else Offsets())
 
     def close(self, position: Position) -> None:
         """Close the marked letters of records that an epoch has read, which is committed with this position."""
         if self._marked and self.letters is not None:
-            self._marked -= self.letters.close_ahead(self.run, position.offsets, position.epoch)
+            self._close(self.letters, self.run, position)
+            self._marked = self.letters.marked_ahead(self.run, position.offsets)
+
+    def _close(self, letters: DeadLetters, run: str, position: Position) -> None:
+        # Records that nobody has read are in no table, and their letters may be all that is left of them.
+        before = [OffsetRange(at.topic, at.partition, 0, first) for at, first in position.since.items()]
+        letters.close_ahead(run, position.offsets, position.epoch, unread=[*before, *position.lost])

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import PipelineConfig
-from connector.config.places import NAME
+from connector.config.sink_by_sink import PartOf, last_of
 from connector.engine.coordinator_log import Log
 from connector.engine.output import Output
 from connector.engine.outputs import Table
@@ -48,8 +48,10 @@ def refuse_renamed(config: PipelineConfig, outputs: Sequence[Output], log: Log |
 
 
 def _refuse_together_again(config: PipelineConfig, outputs: Sequence[Output], log: Log | None) -> None:
-    pattern = rf"^{re.escape(config.name)}-{NAME.removeprefix('^')}"
-    for output in outputs:
+    for sink, output in zip(config.sinks, outputs, strict=True):
+        pattern = PartOf(config.name, last_of(sink.place)).pattern
+        if sink.part is not None:
+            pattern += f"|^{re.escape(config.name)}-{re.escape(sink.part)}$"
         wrote = _last_writer(config, output, log, pattern)
         if wrote not in (None, config.name):
             raise ConfigurationError(
@@ -92,10 +94,10 @@ def _last_committer(table: DeltaTable, config: PipelineConfig, pattern: str) -> 
     if table.detail() is None or table.log is None:
         return None
     history = PastCommits(table)
-    version = history.newest().version
-    while version >= 0 and (commit := history.at(version)) is not None:
+    version: int | None = history.newest().version
+    while version is not None and version >= 0 and (commit := history.at(version)) is not None:
         found = pipeline_of(commit.user_metadata)
         if found is not None and (found == config.name or re.match(pattern, found)):
             return found
-        version -= 1
+        version = commit.goes_on_from
     return None

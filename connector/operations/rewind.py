@@ -40,6 +40,12 @@ class Topics(Starts, Protocol):
         ...
 
 
+_GIVEN_UP = (
+    "Kafka no longer holds it, and no run reads it again. A gap that retention has left is passed only with "
+    "source.on_data_loss=continue"
+)
+
+
 @dataclass(frozen=True)
 class WhereTo:
     """Where a rewind is to go: one of the first three."""
@@ -107,7 +113,7 @@ class Rewind(Shown):
             *(Line("table", f"{name}: version {version}") for name, version in self.tables.items()),
             *(Line("also", f"takes back {what}") for what in self.others),
             Line("again", f"{plural(self.again, 'offset is', 'offsets are')} read once more by the next run"),
-            *(Line("lost", f"{range_}: Kafka no longer holds it, and no run reads it again") for range_ in self.lost),
+            *(Line("lost", f"{range_}: {_GIVEN_UP}") for range_ in self.lost),
             *(Line("lost", why) for why in self.compacted),
         ]
         return Page([*lines, Line("done", "the next run goes on from there")] if self.done else lines)

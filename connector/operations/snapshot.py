@@ -147,7 +147,9 @@ def _refuse_another(place: str, reads: Mapping[str, Any], now: str, what: str) -
 
 def _id_at(reads: Mapping[str, Any], table: DeltaTable, config: PipelineConfig) -> str:
     """Delta's id of the table with this version. CREATE OR REPLACE gives it another one, and its versions go on."""
-    if reads.get("id") in (None, table.id):
+    if not reads.get("id"):
+        return ""  # an entry of an earlier version, which has nothing to compare
+    if reads["id"] == table.id:
         return table.id
     commits = PipelineCommits(table, pipeline=config.name, topics=config.source.topics)
     own = commits.at(int(reads["version"]))

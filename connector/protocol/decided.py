@@ -182,7 +182,7 @@ def refuse_other_rows(sink: str, decided: Row, anew: Prepared, config: str) -> N
     if (anew.rows, anew.checksum) == (before.rows, before.checksum):
         return
     changed = differences(decided.config, config)
-    give_up = _give_up(decided)
+    give_up = _give_up(decided, " --allow-data-loss" if anew.rows < before.rows else "")
     if decided.of_route:  # its tables stage nothing
         lost = "Kafka may have lost some of its records since, by retention or compaction. Or somebody"
         undo = "may have changed a table since, such as by a new column: undo that, and run `lakelock recover FILE`."

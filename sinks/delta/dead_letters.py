@@ -23,7 +23,7 @@ from sinks.delta.conflicts import past_conflicts
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
-from sinks.offsets import Offsets
+from sinks.offsets import OffsetRange, Offsets
 from sinks.recreated import MARK as RETIRED
 from sinks.spark.sql import literal
 
@@ -194,16 +194,25 @@ class DeadLetters:
 
         ``run``: id of the run that is about to read the records.
         """
+        if not self._of():
+            return 0
         self._make_ready()
-        where = f"_retried_epoch IS NULL AND {_ahead(position)}{self._own(shared=False)}"
+        # Of a letter without a table, as earlier versions wrote it, nobody knows whose it is.
+        where = f"_retried_epoch IS NULL AND _table IS NOT NULL AND {_ahead(position)}{self._own(shared=False)}"
         return self._update({"_retry": literal(f"{_AHEAD}{run}")}, where) if self._count(where) else 0
 
-    def close_ahead(self, run: str, position: Offsets, epoch: int) -> int:
+    def marked_ahead(self, run: str, position: Offsets) -> int:
+        """The number of letters of records at or after ``position`` that still have the mark of this run."""
+        return self._count(f"{_has_mark(run)} AND {_ahead(position)}")
+
+    def close_ahead(self, run: str, position: Offsets, epoch: int, *, unread: Sequence[OffsetRange]) -> int:
         """Close the letters of records before ``position`` that still have the mark: ``epoch`` has written the records,
-        which it would else have set aside again. Returns how many there are."""
+        which it would else have set aside again. Returns how many there are. ``unread``: ranges of records that no
+        epoch has read."""
+        self._make_ready()
+        where = f"{_has_mark(run)} AND {_passed(position)} AND NOT {_within(unread)}"
         closed = {"_retry": "NULL", "_retried_epoch": f"{int(epoch)}L", "_retried_at": "current_timestamp()"}
-        where = f"_retry = {literal(f'{_AHEAD}{run}')} AND _retried_epoch IS NULL AND {_passed(position)}"
-        return self._update(closed, where)
+        return self._update(closed, where) if self._count(where) else 0
 
     def take_back(
         self,
@@ -340,6 +349,21 @@ def _passed(offsets: Offsets) -> str:
     records = (
         f"(_topic = {literal(at.topic)} AND _partition = {at.partition} AND _offset < {offset})"
         for at, offset in offsets.items()
+    )
+    return f"coalesce({' OR '.join(records) or 'false'}, false)"
+
+
+def _has_mark(run: str) -> str:
+    """SQL that is true of an open letter with the mark of ``DeadLetters.mark_ahead``."""
+    return f"_retry = {literal(f'{_AHEAD}{run}')} AND _retried_epoch IS NULL"
+
+
+def _within(ranges: Sequence[OffsetRange]) -> str:
+    """SQL that is true of a record in one of these ranges."""
+    records = (
+        f"(_topic = {literal(each.topic)} AND _partition = {each.partition} "
+        f"AND _offset >= {each.start} AND _offset < {each.end})"
+        for each in ranges
     )
     return f"coalesce({' OR '.join(records) or 'false'}, false)"
 

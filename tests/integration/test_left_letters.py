@@ -10,6 +10,7 @@ from conftest import Lake, Topic
 
 from connector import Pipeline
 from connector.audit import audit
+from connector.engine.left_letters import LeftLetters
 from connector.protocol.steps import Event, Step
 
 
@@ -22,10 +23,17 @@ def dying_once_read(event: Event) -> None:
         raise Killed
 
 
+def killed(*_: object) -> None:
+    raise Killed
+
+
 @pytest.mark.breadth
 @pytest.mark.parametrize("sinks", [("append",), ("append", "sums")], ids=["one table", "two sinks"])
-def test_letters_are_closed_of_records_that_have_got_in(sinks: tuple[str, ...], lake: Lake, topic: Topic) -> None:
-    """The letters are there before their epoch's commit, which failed."""
+def test_letters_are_closed_of_records_that_have_got_in(
+    sinks: tuple[str, ...], lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The letters are there before their epoch's commit, which failed. The second time the run that reads the records
+    again is killed right before it closes them."""
     of = {
         "append": {"type": "delta_append", "path": str(lake.path("append"))},
         "sums": {"type": "delta_aggregate", "path": str(lake.path("sums")), "group_by": "k",
@@ -45,6 +53,11 @@ def test_letters_are_closed_of_records_that_have_got_in(sinks: tuple[str, ...], 
         with pytest.raises(Killed):
             Pipeline.from_options(options("strict")).run(observers=[dying_once_read])
         mended = Pipeline.from_options(options("permissive"))
+        with monkeypatch.context() as patched:
+            if epoch == 1:
+                patched.setattr(LeftLetters, "close", killed)
+                with pytest.raises(Killed):
+                    mended.run()
         mended.run()
         letters = query(lake.path("letters"), "SELECT _offset, _retried_epoch FROM t ORDER BY _offset")
         assert letters[2 * epoch :] == [(3 * epoch, epoch + 1), (3 * epoch + 1, None)]

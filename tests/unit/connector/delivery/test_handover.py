@@ -483,9 +483,11 @@ def test_a_topic_that_has_left_the_file_and_that_the_group_has_forgotten_is_refu
     assert hand_over(pipeline.work(), "transactional").offsets[its] == 500
 
 
-def test_a_topic_that_kafka_has_deleted_stops_no_hand_over(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("topic", ["gone", "#its id/t"], ids=["deleted", "retired, when it was recreated"])
+def test_a_topic_that_kafka_has_deleted_stops_no_hand_over(topic: str, pipeline: Pipeline) -> None:
+    """A topic that was retired has a name that Kafka refuses: it doesn't say that it has no such topic."""
     pipeline.run("manual_commit")
-    its = left_behind(pipeline, "gone")
+    its = left_behind(pipeline, topic)
     assert hand_over(pipeline.work(), "transactional").offsets[its] == 0
     hand_over(pipeline.work(), "manual_commit")
     assert its not in pipeline.group.stored

@@ -71,7 +71,7 @@ def test_a_table_of_which_no_record_is_left_leads_to_the_way_out() -> None:
     in_doubt = decided(2, a=Prepared(3, "", {}, 1), x=Prepared(2, "", {}, 0))
     with pytest.raises(Diverged, match=r"its ranges give 0 rows, where 2 rows were prepared") as told:
         recovered(LogHeld(3, in_doubt, in_doubt), {"a": position(2), "x": None}, again={})
-    assert "rewind FILE --to-epoch 1`" in str(told.value.hint)
+    assert "rewind FILE --to-epoch 1 --allow-data-loss`" in str(told.value.hint)
 
 
 def test_an_epoch_in_doubt_that_kafka_has_removed_leads_to_the_way_out() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sinks.delta.dead_letters import DeadLetters
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
 PASSED = Offsets({AT: 100})
@@ -97,15 +97,25 @@ def test_letters_of_an_epoch_that_failed_are_closed_once_their_records_have_got_
     letters = Letters(7, 150, 200, 300, tables={7: "mine", 150: "mine", 200: "source", 300: "mine"})
     assert letters.mark_ahead("me", PASSED) == 2
     letters.rows.execute("UPDATE t SET _retry = NULL WHERE _offset = 300")  # it is set aside again
-    assert letters.close_ahead("another", Offsets({AT: 400}), 6) == 0
-    assert letters.close_ahead("me", Offsets({AT: 120}), 6) == 0
-    assert letters.close_ahead("me", Offsets({AT: 400}), 6) == 1
+    assert letters.marked_ahead("me", PASSED) == 1
+    assert letters.close_ahead("another", Offsets({AT: 400}), 6, unread=()) == 0
+    assert letters.close_ahead("me", Offsets({AT: 120}), 6, unread=()) == 0
+    lost = [OffsetRange("t", 0, 140, 151)]
+    assert letters.close_ahead("me", Offsets({AT: 400}), 6, unread=lost) == 0, "the letter is all that is left of it"
+    assert letters.close_ahead("me", Offsets({AT: 400}), 6, unread=[OffsetRange("t", 0, 151, 200)]) == 1
+    assert letters.marked_ahead("me", PASSED) == 0
     assert letters.held == [(7, None, None), (150, None, 6), (200, None, None), (300, None, None)]
+
+
+def test_letters_that_may_be_anothers_are_not_marked() -> None:
+    """A replay writes its letters where the old table's are, and earlier versions named no table."""
+    assert Letters(150).mark_ahead("me", PASSED) == 0
+    assert Letters(150, tables={150: "another"}, of="").mark_ahead("me", PASSED) == 0
 
 
 def test_a_mark_of_letters_ahead_is_no_retry_of_theirs() -> None:
     """A run that was killed right before it closed one."""
-    letters, forgotten = Letters(150), []
+    letters, forgotten = Letters(150, tables={150: "mine"}), []
     letters.mark_ahead("me", PASSED)
     letters.take_back(Offsets({AT: 200}), restored_to=5, highest=11, forget=forgotten.append)
     assert not forgotten
