@@ -24,7 +24,7 @@ def state(lake: Lake, topic: Topic) -> dict[str, Any]:
     admin = KafkaAdminClient(bootstrap_servers=topic.broker.bootstrap)
     consumer = KafkaConsumer(bootstrap_servers=topic.broker.bootstrap)
     try:
-        groups = {group.group_id for group in admin.list_groups()}
+        groups = {group["group_id"] for group in admin.list_groups()}
         # A broker makes this one for itself, when it is first asked for a group.
         topics = {*admin.list_topics()} - {"__consumer_offsets"}
         ends = consumer.end_offsets([TopicPartition(topic.name, partition) for partition in range(2)])

@@ -25,7 +25,7 @@ def column(shown: Preview, name: str, table: int = 0) -> list[str | None]:
 def groups(topic: Topic) -> set[str]:
     admin = KafkaAdminClient(bootstrap_servers=topic.broker.bootstrap)
     try:
-        return {group.group_id for group in admin.list_groups()}
+        return {group["group_id"] for group in admin.list_groups()}
     finally:
         admin.close()
 
