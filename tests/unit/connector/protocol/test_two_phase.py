@@ -391,7 +391,7 @@ def test_a_route_that_lacks_records_of_a_decided_epoch_is_told_how_to_give_it_up
     row = Row(State.DECIDED, SECOND, "run", {"a": Prepared(3, "", {}, 1)}, config="file")
     with pytest.raises(Diverged, match="3 rows were prepared") as caught:
         refuse_other_rows("a", row, Prepared(2, "", {}, 1), "file")
-    assert "`lakelock rewind FILE --to-epoch 1`" in caught.value.hint
+    assert "`lakelock rewind FILE --to-epoch 1 --allow-data-loss`" in caught.value.hint
     assert "merge: on_read" in caught.value.hint
     assert "staged" not in caught.value.hint
     assert "Kafka may have lost some of its records" in caught.value.hint
