@@ -258,3 +258,8 @@ class Source(Options):
     def kafka_options(self) -> dict[str, str]:
         """The Kafka client options with secrets in clear text. Never print them."""
         return in_clear(self.kafka)
+
+    @property
+    def sink_options(self) -> dict[str, str]:
+        """Those of a client of the sink's topic, which names its group by itself."""
+        return {name: value for name, value in self.kafka_options.items() if name != "group.id"}

@@ -340,13 +340,12 @@ def _other(
     if isinstance(sink, KafkaTopicSink):
         from sinks.topic import KafkaTopic
 
-        kafka = config.source.kafka_options
         topic = KafkaTopic(
             sink.topic,
             Staging(spark, staging),
             pipeline=config.name,
             group=config.group,
-            kafka={name: value for name, value in kafka.items() if name != "group.id"},
+            kafka=config.source.sink_options,
             key=sink.key,
         )
         return Other(decode, as_is(config, rows), topic)

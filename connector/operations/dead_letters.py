@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from connector.config import (
     DeltaAggregateSink,
@@ -49,9 +48,6 @@ from sinks.delta.dead_letters import DeadLetters
 from sinks.delta.kept_deletes import deletes_since, remember_deletes
 from sinks.errors import ConfigurationError
 from sinks.plurals import plural
-
-if TYPE_CHECKING:
-    pass
 
 _REPLAY = (
     "While Kafka still holds the records, build the table anew with `lakelock replay`. Give it the corrected file, "

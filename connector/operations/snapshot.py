@@ -160,8 +160,7 @@ def _id_of(topic: str, config: PipelineConfig) -> str:
     """The id of a sink's topic now. Raises BrokerUnreachable, SinkError."""
     from sinks.topic.target import Target
 
-    kafka = {name: value for name, value in config.source.kafka_options.items() if name != "group.id"}
-    with closing(Clients(kafka, group=config.group)) as clients:
+    with closing(Clients(config.source.sink_options, group=config.group)) as clients:
         return Target(topic, clients).id()
 
 

@@ -10,7 +10,6 @@ be longer by now than when they expired, and a RESTORE of the table itself bring
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from sinks.delta.table import DeltaTable
@@ -34,7 +33,8 @@ def remember_deletes(table: DeltaTable, *, kept: bool) -> None:
     """Say in the table, before the first epoch of a run, whether the run keeps its deletes."""
     if kept == (deletes_since(table) is not None):
         return
-    _change(table, _set(remembering()) if kept else f"UNSET TBLPROPERTIES IF EXISTS ({literal(_SINCE)})")
+    unset = f"UNSET TBLPROPERTIES IF EXISTS ({literal(_SINCE)})"
+    _change(table, _set(_SINCE, datetime.now(timezone.utc)) if kept else unset)
 
 
 def forgotten(table: DeltaTable) -> None:
@@ -53,7 +53,7 @@ def say_expired(tombstones: DeltaTable, before: datetime) -> None:
     """Say in the table of tombstones that those of before this time may have expired."""
     said = expired_before(tombstones)
     if said is None or said < before:
-        _change(tombstones, _set({_EXPIRED: before.isoformat()}))
+        _change(tombstones, _set(_EXPIRED, before))
 
 
 def _time(table: DeltaTable, name: str) -> datetime | None:
@@ -62,8 +62,8 @@ def _time(table: DeltaTable, name: str) -> datetime | None:
     return datetime.fromisoformat(said) if said is not None else None
 
 
-def _set(properties: Mapping[str, str]) -> str:
-    return f"SET TBLPROPERTIES ({', '.join(f'{literal(name)} = {literal(at)}' for name, at in properties.items())})"
+def _set(name: str, at: datetime) -> str:
+    return f"SET TBLPROPERTIES ({literal(name)} = {literal(at.isoformat())})"
 
 
 def _change(table: DeltaTable, change: str) -> None:

@@ -365,13 +365,18 @@ def test_the_last_sink_of_several_keeps_its_letters_while_the_file_names_the_log
     assert left.retry_dead_letters().of_others == 0
 
 
-@pytest.mark.breadth
-def test_a_table_without_rows_tells_its_new_pipeline_where_it_stands(lake: Lake, topic: Topic) -> None:
-    """Its rows say nothing, and `latest` would be the end of another time: its commits say it."""
-    file = lake.folder / "shop.yaml"
+def begun_at_the_end(lake: Lake, topic: Topic) -> tuple[Path, dict[str, Any]]:
+    """A file of two tables, yet to be written, and its options. A run has passed over the only record."""
     from_now = both(lake, source=lake.options(source={"start": "latest"})["source"])
     topic.send_rows([("old", 0)], partition=0)
     Pipeline.from_options(from_now).run()
+    return lake.folder / "shop.yaml", from_now
+
+
+@pytest.mark.breadth
+def test_a_table_without_rows_tells_its_new_pipeline_where_it_stands(lake: Lake, topic: Topic) -> None:
+    """Its rows say nothing, and `latest` would be the end of another time: its commits say it."""
+    file, from_now = begun_at_the_end(lake, topic)
     topic.send_rows([("a", 1), ("b", 2)], partition=0)
     Pipeline.from_options(from_now).run()
     lake.sql("DELETE FROM {t}", "every")
@@ -388,10 +393,7 @@ def test_a_table_without_rows_tells_its_new_pipeline_where_it_stands(lake: Lake,
 
 @pytest.mark.breadth
 def test_a_table_that_had_no_record_before_it_moved_misses_none(lake: Lake, topic: Topic) -> None:
-    file = lake.folder / "shop.yaml"
-    from_now = both(lake, source=lake.options(source={"start": "latest"})["source"])
-    topic.send_rows([("old", 0)], partition=0)
-    Pipeline.from_options(from_now).run()
+    file, from_now = begun_at_the_end(lake, topic)
     topic.send_rows([("a", 1)], partition=0)
     file.write_text(yaml.safe_dump({**from_now, "together": "eventual"}))
     run_all([file])
