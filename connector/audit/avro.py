@@ -9,15 +9,27 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from connector.audit.avro_schema import Node, Schema, arrow_type, in_json, kind_of, lacking, meaning, spark_type
+from connector.audit.avro_end import end_of
+from connector.audit.avro_schema import (
+    Node,
+    Schema,
+    arrow_type,
+    in_json,
+    kind_of,
+    lacking,
+    meaning,
+    name_of,
+    spark_type,
+)
 from connector.audit.batches import headers, with_column
+from connector.audit.control import is_of_control
 from connector.audit.dropped import column_of_event
 from connector.audit.registries import Schemas, Texts
 from sinks.errors import UnusableSchema
@@ -280,9 +292,10 @@ class Avro:
         return spark_type(self.reader, self.reader.root)
 
     def read(self, records: DataFrame, column: str, into: str) -> DataFrame:
-        """``records`` with the column ``into``: STRUCT<value, lacks>, or null where no value can be read.
+        """``records`` with the column ``into``: STRUCT<value, lacks, control>, or null where no value can be read.
 
-        ``lacks`` has the paths among ``defaults`` that the record's own schema lacks.
+        ``lacks`` has the paths among ``defaults`` that the record's own schema lacks. ``control``: of events, that the
+        record says nothing of a row, and there is no value.
 
         Asks for the schema of each header that the records have. Raises RegistryUnreachable, ConfigurationError.
         """
@@ -293,56 +306,15 @@ class Avro:
         known = {header: texts for header, texts in writers.items() if texts is not None}
         lacks = {header: self._lacks(texts) for header, texts in known.items()}
         length, kind, reader = self.schemas.header, self.type, self.reader
+        control = {header for header, texts in known.items() if self.of_event and is_of_control(name_of(texts))}
         made = T.StructType().add("value", kind).add("lacks", T.ArrayType(T.StringType()))
+        made = made.add("control", T.BooleanType())
         schema = T.StructType([*records.schema.fields, T.StructField(into, made)])
 
         def decode(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-            yield from decoded(batches, column, into, length, known, reader, kind, lacks)
+            yield from decoded(batches, column, into, length, known, reader, kind, lacks, control)
 
         return records.mapInArrow(decode, schema)
-
-
-def _end(schema: Schema, node: Node, content: bytes, at: int) -> int:
-    """Where the value that begins at ``at`` ends. Raises _Unfit or IndexError for what fastavro takes although it is no
-    value: the index of a branch that isn't there, or a number of too many bytes."""
-    node = schema.at(node)
-    if isinstance(node, list):
-        branch, at = _number(content, at)
-        return _end(schema, node[branch], content, at) if 0 <= branch < len(node) else _unfit(branch)
-    kind = kind_of(node)
-    if kind == "record":
-        for each in node["fields"]:
-            at = _end(schema, each["type"], content, at)
-        return at
-    if kind in ("array", "map"):
-        while True:
-            count, at = _number(content, at)
-            if count == 0:
-                return at
-            if count < 0:
-                _, at = _number(content, at)
-            for _ in range(abs(count)):
-                at = _end(schema, "string", content, at) if kind == "map" else at
-                at = _end(schema, node["values" if kind == "map" else "items"], content, at)
-    if kind in ("int", "long", "enum"):
-        number, at = _number(content, at, most=10 if kind == "long" else 5)
-        return at if kind != "enum" or 0 <= number < len(node["symbols"]) else _unfit(number)
-    length = {"null": 0, "boolean": 1, "float": 4, "double": 8, "fixed": 0}.get(kind)
-    if length is None:
-        length, at = _number(content, at)
-    end = at + (node["size"] if kind == "fixed" else length)
-    return end if at <= end <= len(content) else _unfit(end)
-
-
-def _number(content: bytes, at: int, most: int = 10) -> tuple[int, int]:
-    """The number at ``at``, and where it ends."""
-    found = 0
-    for place in range(most):
-        byte = content[at + place]
-        found |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return (found >> 1) ^ -(found & 1), at + place + 1
-    raise _Unfit
 
 
 def decoded(
@@ -354,13 +326,16 @@ def decoded(
     reader: Schema,
     kind: DataType,
     lacks: Mapping[bytes, Sequence[str]],
+    control: Collection[bytes] = (),
 ) -> Iterator[RecordBatch]:
     """On an executor: the batches with one more column. ``length``: of the header. ``kind``: of a value. ``lacks``: of
-    each header what its schema lacks."""
+    each header what its schema lacks. ``control``: the headers of values that say nothing of a row."""
     import pyarrow
     from fastavro import schemaless_reader, schemaless_writer
 
-    arrow = pyarrow.struct([("value", arrow_type(kind)), ("lacks", pyarrow.list_(pyarrow.string()))])
+    arrow = pyarrow.struct(
+        [("value", arrow_type(kind)), ("lacks", pyarrow.list_(pyarrow.string())), ("control", pyarrow.bool_())]
+    )
     ways: dict[bytes, tuple[Schema, Make] | None] = {}
     for header, texts in writers.items():
         try:
@@ -371,6 +346,8 @@ def decoded(
             ways[header] = None
 
     def value_of(content: bytes | None) -> dict[str, Any] | None:
+        if content is not None and content[:length] in control:
+            return {"control": True}
         way = ways.get(content[:length]) if content is not None else None
         if way is None or content is None:
             return None
@@ -379,7 +356,7 @@ def decoded(
         try:
             found = schemaless_reader(rest, writer.root, None, return_named_type=True)
             schemaless_writer(again, writer.root, found)
-            if again.getvalue() != payload and _end(writer, writer.root, payload, 0) != len(payload):
+            if again.getvalue() != payload and end_of(writer, writer.root, payload, 0) != len(payload):
                 return None
             return {"value": make(found), "lacks": lacks.get(content[:length], ())}
         except Exception:  # whatever bytes that are no value make it say

@@ -67,6 +67,15 @@ class Schema:
         return self.names.get(node, node) if isinstance(node, str) else node
 
 
+def name_of(texts: Texts) -> str:
+    """The full name of a writer's schema. Empty: it has none, or can't be read."""
+    try:
+        root = Schema.of(texts, defaults=False).root
+    except UnusableSchema:
+        return ""
+    return str(root.get("name", "")) if isinstance(root, dict) else ""
+
+
 def _renamed(node: Node, defaults: bool) -> Node:
     if isinstance(node, list):
         return [_renamed(each, defaults) for each in node]

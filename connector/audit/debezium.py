@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
+from connector.audit.control import is_control
 from connector.audit.records import TOMBSTONE, UNAVAILABLE
 from connector.config import DebeziumFormat, DeltaHistorySink, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.spark.compat import from_ddl
@@ -122,6 +123,10 @@ class Events:
             absent = self._absent(column.dataType, self._of_row(column, event))
             checks += [f"NOT {absent}"] if absent is not None else []
         return f"({' AND '.join(f'coalesce({check}, false)' for check in checks)})"
+
+    def control(self, event: str, text: str) -> str:
+        """SQL: whether an event in JSON is a control event. ``text``: SQL of the JSON."""
+        return is_control(self._value(self.columns[_OP].dataType, f"{event}.op"), text)
 
     def _value(self, kind: DataType, found: str) -> str:
         return found if self.sent is not None else exact_json.value(kind, found, permissive=self.permissive)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
-from connector.audit.avro import Avro
-from connector.audit.debezium import Events
 from connector.audit.formats import Form, Forms
-from connector.audit.framed import Framed
-from connector.audit.json_valid import Valid
 from connector.audit.kafkas_key import of_kafkas_key
-from connector.audit.names import respelled
-from connector.audit.protobuf import Protobuf
-from connector.audit.records import LACKS, PROBLEM, RAW, TOMBSTONE, Records, coordinates, digest
+from connector.audit.read import Read
+from connector.audit.read import read as read_by
+from connector.audit.records import LACKS, PLACE, PROBLEM, RAW, TOMBSTONE, Records, coordinates, digest
 from connector.audit.schema_names import NAME
 from connector.audit.values import defaults_of, paths_lacking
 from connector.config import COORDINATES
@@ -33,28 +29,13 @@ NAMED = "lakelock_named"
 _AT = "lakelock at"
 _FOUND = "lakelock_problem"
 """What is wrong with a record, while its columns are made."""
+_CONTROL = "control"
+"""That of one that says nothing of a row, and isn't wrong."""
 _TEXT = "lakelock_text_"
 """The texts in Kafka's key that stand for numbers and the like."""
 _STAR_INSIDE = re.compile(r"(?i)(?<!count)\s*\(\s*(\w+\s*\.\s*)?\*")
 """In a SELECT what makes one value of all columns, as ``struct(*)``: of a column more it would make another one."""
 _WHOLE, _FIRST = "lakelock_record", "lakelock_first"
-
-
-@dataclass(frozen=True)
-class _Read:
-    """Kafka's value or key, decoded."""
-
-    value: Column
-    """Only meaningful if ``readable``."""
-    field: Callable[[StructField], Column]
-    """Null for a number that its type can't hold exactly."""
-    readable: Column
-    exact: Column
-    """Whether it is readable, and no number of it had to be rounded."""
-    lacks: Column | None = None
-    """The paths of fields with a default that its own schema lacks. None: no such schema has any."""
-    defaults: Mapping[str, str] | None = None
-    """Of these fields: path -> the default, in JSON."""
 
 
 def decoded_for(
@@ -96,11 +77,11 @@ def decoded(
     from pyspark.sql.types import StructField, StructType
 
     names = forms.value.names
-    frame, value = _read(names.read(records) if names is not None else records, "value", forms.value)
+    frame, value = read_by(names.read(records) if names is not None else records, "value", forms.value)
     tombstone = F.col("value").isNull()
     of_key = None
     if forms.key is not None:
-        frame, of_key = _read(frame, "key", forms.key)
+        frame, of_key = read_by(frame, "key", forms.key)
     frame = _judged(frame, value, of_key, takes_tombstones=bool(key), exact=ruled if exact is None else exact)
     problem = F.col(_FOUND)
     texts = [part for part in forms.value.columns if forms.key is not None and _text_for(part, key, forms.key)]
@@ -136,17 +117,28 @@ def decoded(
         *([digest("timestamp").alias(RAW)] if ruled else []),
         *kept,
     )
+    frame, left_out = _without_control(frame) if value.control is not None else (frame, None)
     frame = _with_rules(frame, forms) if ruled else frame
-    return Records(frame, StructType(columns), defaults=defaults, shown=coordinates(records))
+    return Records(frame, StructType(columns), defaults=defaults, shown=coordinates(records), left_out=left_out)
 
 
-def _judged(frame: DataFrame, value: _Read, of_key: _Read | None, *, takes_tombstones: bool, exact: bool) -> DataFrame:
+def _without_control(frame: DataFrame) -> tuple[DataFrame, DataFrame | None]:
+    """The records without those that say nothing of a row, and these as ``Records.left_out``."""
+    from pyspark.sql import functions as F
+
+    these = F.col(PROBLEM).eqNullSafe(_CONTROL)
+    return frame.where(~these), frame.where(these).select(*PLACE, RAW) if RAW in frame.columns else None
+
+
+def _judged(frame: DataFrame, value: Read, of_key: Read | None, *, takes_tombstones: bool, exact: bool) -> DataFrame:
     """The records with what is wrong with each, in ``_FOUND``. ``exact``: as in ``decoded``."""
     from pyspark.sql import functions as F
 
     tombstone = F.col("value").isNull()
     rounded = ~tombstone & value.readable & ~value.exact
     problem = F.when(~tombstone & ~(value.exact if exact else value.readable), "value")
+    if value.control is not None:
+        problem = F.when(value.control, _CONTROL).otherwise(problem)
     if not takes_tombstones:
         problem = F.when(tombstone, "tombstone").otherwise(problem)
     if of_key is not None:
@@ -191,122 +183,6 @@ def _once(problem: Column) -> Column:
     return F.coalesce(problem, F.when(F.spark_partition_id() < 0, "nowhere"))
 
 
-def _read_events(records: DataFrame, column: str, form: Form, events: Events) -> tuple[DataFrame, _Read]:
-    """Debezium's events: the columns are those of their rows, and of the events themselves."""
-    from pyspark.sql import functions as F
-
-    frame, whole = _read(
-        records, column, Form(events.envelope, form.permissive, binary=form.binary, framed=form.framed)
-    )
-    text = _body(column) if form.framed is not None else column
-    event, sent = f"event_{column}", f"binary_{column}.value" if form.binary is not None else f"parsed_{text}"
-    frame = frame.withColumn(event, F.expr(events.event(sent)))
-    sound = F.expr(events.sound(event))
-
-    def field(part: StructField) -> Column:
-        return F.expr(events.field(part, event))
-
-    value = F.struct(*(field(part).alias(part.name) for part in events.columns))
-    return frame, _Read(value, field, whole.readable & sound, whole.exact & sound, whole.lacks, whole.defaults)
-
-
-def _read_binary(records: DataFrame, column: str, binary: Avro | Protobuf) -> tuple[DataFrame, _Read]:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
-    into = f"binary_{column}"
-    value, readable = F.col(f"{into}.value"), F.col(into).isNotNull()
-    of_fields = isinstance(binary.type, StructType)
-    read = _Read(value, lambda part: value[part.name] if of_fields else value, readable, readable)
-    if isinstance(binary, Avro) and binary.defaults:
-        read = replace(read, lacks=F.col(f"{into}.lacks"), defaults=binary.defaults)
-    return binary.read(records, column, into), read
-
-
-def _body(column: str) -> str:
-    """The column with the JSON text of a value after a header."""
-    return f"body_{column}"
-
-
-def _read_framed(records: DataFrame, column: str, form: Form, framed: Framed) -> tuple[DataFrame, _Read]:
-    from pyspark.sql import functions as F
-
-    body = _body(column)
-    frame, of_body = _read(framed.read(records, column, body), body, replace(form, framed=None))
-    readable, exact = (F.col(body).isNotNull() & each for each in (of_body.readable, of_body.exact))
-    return frame, replace(of_body, readable=F.coalesce(readable, F.lit(False)), exact=F.coalesce(exact, F.lit(False)))
-
-
-def _read_valid(records: DataFrame, column: str, form: Form, valid: Valid) -> tuple[DataFrame, _Read]:
-    from pyspark.sql import functions as F
-
-    into = f"valid_{column}"
-    frame, read = _read(valid.read(records, column, into), column, replace(form, valid=None))
-    return frame, replace(read, readable=read.readable & F.col(into), exact=read.exact & F.col(into))
-
-
-def _read_name() -> _Read:
-    from pyspark.sql import functions as F
-
-    name, known = F.col(NAME), F.col(NAME).isNotNull()
-    return _Read(name, lambda _: name, known, known)
-
-
-def _read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, _Read]:
-    if form.names is not None and form.names.alone:
-        return records, _read_name()
-    if form.valid is not None:
-        return _read_valid(records, column, form, form.valid)
-    if form.events is not None:
-        return _read_events(records, column, form, form.events)
-    if form.binary is not None:
-        return _read_binary(records, column, form.binary)
-    if form.framed is not None:
-        return _read_framed(records, column, form, form.framed)
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
-
-    text = F.col(column).cast("string")
-    if isinstance(form.type, BinaryType):
-        return records, _Read(F.col(column), lambda _: F.col(column), F.lit(True), F.lit(True))
-    if not isinstance(form.type, StructType):
-        return records, _Read(text, lambda _: text, _is_utf8(column), _is_utf8(column))
-
-    taken, bad, parsed = {name.lower() for name in form.type.names}, "malformed", f"parsed_{column}"
-    while bad in taken:
-        bad += "_"
-    fields = exact_json.read_as(form.type, permissive=form.permissive)
-    assert isinstance(fields, StructType)
-    rules = exact_json.LENIENT if form.permissive else exact_json.STRICT
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": bad, **rules}
-    schema = StructType([*fields.fields, StructField(bad, StringType())])
-    marked, spelled = f"marked_{column}", f"spelled_{column}"
-    sent = f"CAST({column} AS STRING)"
-    frame = respelled(records, form.type, sent, _is_utf8(column), spelled, permissive=form.permissive)
-    frame = frame.withColumn(marked, F.expr(exact_json.marked(spelled, permissive=form.permissive)))
-    frame = frame.withColumn(parsed, F.from_json(F.col(marked), schema, options))
-
-    def field(part: StructField) -> Column:
-        return F.expr(exact_json.value(part.dataType, f"{parsed}.{identifier(part.name)}", permissive=form.permissive))
-
-    readable = F.col(parsed).isNotNull() & F.col(f"{parsed}.{identifier(bad)}").isNull() & _is_utf8(column)
-    readable &= F.expr(exact_json.has_only_numbers(marked, permissive=form.permissive))
-    rounded, exact = (
-        F.expr(exact_json.is_exact(form.type, parsed, permissive=form.permissive, rounded=rounded))
-        for rounded in (True, False)
-    )
-    value = F.struct(*(field(part).alias(part.name) for part in form.type))
-    return frame, _Read(value, field, readable & rounded, readable & exact)
-
-
-def _is_utf8(column: str) -> Column:
-    from pyspark.sql import functions as F
-
-    if hasattr(F, "is_valid_utf8"):
-        return F.is_valid_utf8(F.col(column).cast("string"))
-    return F.encode(F.decode(F.col(column), "UTF-8"), "UTF-8") == F.col(column)  # before Spark 4
-
-
 def _map_of_headers() -> MapType:
     from pyspark.sql.types import BinaryType, MapType, StringType
 
@@ -321,7 +197,7 @@ _LAST_OF_EACH = (
 """SQL: the headers as a map; of several headers of one name, the last."""
 
 
-def _of_tombstone(part: StructField, key: Sequence[str], form: Form | None, read: _Read | None) -> Column:
+def _of_tombstone(part: StructField, key: Sequence[str], form: Form | None, read: Read | None) -> Column:
     """A key column of a tombstone: decoded as ``form`` says, or guessed from Kafka's key if there is no ``form``."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType

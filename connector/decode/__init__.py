@@ -17,6 +17,7 @@ from connector.config import (
     RowsFormat,
     StringFormat,
 )
+from connector.decode import control_events
 from connector.decode.avro import AvroFile, AvroOfRegistry
 from connector.decode.debezium import METADATA, ROWS, Debezium, envelope
 from connector.decode.format import Format
@@ -100,8 +101,9 @@ def record_format(
         if options.registry is not None:
             registry = newest.through(opened(options.registry))
             events = AvroOfRegistry(
-                spark, registry, topics, option, None, on_new_column, held_of_event(held), rows=ROWS_OF_EVENT
-            )
+                spark, registry, topics, option, None, on_new_column, held_of_event(held), rows=ROWS_OF_EVENT,
+                says_nothing=control_events.of_schema,
+            )  # fmt: skip
             refuse_own_names(option, row_of_event(events.type), _OF_A_DATABASE)
         else:
             declares = f"{option}.schema"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from operator import and_
@@ -216,6 +216,7 @@ class AvroOfRegistry(NeverPlain):
         on_new_column: OnNewColumn | None = None,
         held: Collection[str] = (),
         rows: Collection[str] = (),
+        says_nothing: Callable[[str], str | None] = lambda _: None,
         *,
         fixed: bool = False,
     ) -> None:
@@ -224,8 +225,9 @@ class AvroOfRegistry(NeverPlain):
         ``add`` adds them to it, ``ignore`` ignores them, ``fail`` makes a problem. With None they are ignored if a
         reader's schema was given, and otherwise a problem. ``held``: the paths of fields that a table has a column for,
         in lower case. They are never ignored, unless a reader's schema was given. ``rows``: the fields that become the
-        columns, by default the value itself. None of Lakelock's own is ever added to them. ``fixed``: once the versions
-        that the subject has now are known, the type stays as it is.
+        columns, by default the value itself. None of Lakelock's own is ever added to them. ``says_nothing``: of a
+        schema's full name, the problem of its records if they are left out. ``fixed``: once the versions that the
+        subject has now are known, the type stays as it is.
 
         Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
@@ -235,6 +237,7 @@ class AvroOfRegistry(NeverPlain):
         self._given = reader is not None
         self._latest, self._held, self._part, self._rows = self._reader, () if self._given else held, part, rows
         self._lacking = ("its subject's newest schema at the run's start", "") if fixed else (_READER, part)
+        self._says_nothing = says_nothing
         self._grows = on_new_column == "add" and not self._given
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and not self._given)
         self.writers: dict[str, AvroSchema] = {}
@@ -252,6 +255,8 @@ class AvroOfRegistry(NeverPlain):
 
     def _learn(self, schema_id: str, writer: AvroSchema) -> str | None:
         """Decode records with this schema from now on. Returns why they can't be."""
+        if (nothing := self._says_nothing(writer.name)) is not None:
+            return nothing
         before = self._reader
         try:
             if not writer.recursive:

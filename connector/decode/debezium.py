@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from connector.config.unavailable import UNAVAILABLE
+from connector.decode import control_events
 from connector.decode.format import Format, comments_in, problem_of
 from connector.decode.json_new_fields import Rows
 from connector.decode.unavailable import unavailable
@@ -130,16 +131,17 @@ class Debezium:
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See ``Format.decoded``."""
         read = f"_envelope{into}"
-        return self._judged(self.events.decoded(records, column, read), read, into)
+        return self._judged(self.events.decoded(records, column, read), read, into, column)
 
     def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See ``Format.of_plain``."""
         read = f"_envelope{into}"
-        return self._judged(self.events.of_plain(records, column, read), read, into)
+        return self._judged(self.events.of_plain(records, column, read), read, into, "value")
 
-    def _judged(self, frame: DataFrame, read: str, into: str) -> DataFrame:
-        """The row of the envelope ``read``, or why there is none, whoever has decoded it."""
-        event, row = f"_event{into}", f"_row{into}"
+    def _judged(self, frame: DataFrame, read: str, into: str, sent: str) -> DataFrame:
+        """The row of the envelope ``read``, or why there is none, whoever has decoded it. ``sent``: the column of its
+        bytes."""
+        event, row, fields = f"_event{into}", f"_row{into}", f"_fields{into}"
         names = [name for name in self._envelope.names if name != "payload"]
         inner = "payload" in self._envelope.names
         each = (
@@ -150,15 +152,18 @@ class Debezium:
         )
         frame = frame.selectExpr("*", f"named_struct({', '.join(each)}) AS {event}")
         # A column of its own: several expressions name each of its fields, and Spark would write it out in all of them.
-        frame = frame.selectExpr("*", f"CASE WHEN {event}.op = 'd' THEN {event}.before ELSE {event}.after END AS {row}")
-        return frame.selectExpr(
-            "*", f"{self._value(event, row)} AS {into}", f"{self._problem(read, event, row)} AS {problem_of(into)}"
-        )
+        text = f"CAST({f'substring({sent}, {self.header + 1})' if self.header else sent} AS STRING)"
+        of_json = control_events.fields(f"{event}.op", text) if inner else "CAST(NULL AS ARRAY<STRING>)"
+        row_of = f"CASE WHEN {event}.op = 'd' THEN {event}.before ELSE {event}.after END"
+        frame = frame.selectExpr("*", f"{row_of} AS {row}", f"{of_json} AS {fields}")
+        problem = self._problem(read, event, row, fields)
+        return frame.selectExpr("*", f"{self._value(event, row)} AS {into}", f"{problem} AS {problem_of(into)}")
 
-    def _problem(self, read: str, event: str, row: str) -> str:
+    def _problem(self, read: str, event: str, row: str, fields: str) -> str:
         op = f"{event}.op"
         return (
             f"CASE WHEN {problem_of(read)} IS NOT NULL THEN {problem_of(read)} "
+            f"{control_events.problem(op, fields)} "
             f"WHEN {op} IS NULL OR {op} NOT IN ('c', 'u', 'r', 'd', 't') "
             f"THEN concat('no change of a row, its op is ', coalesce({op}, 'missing')) "
             f"WHEN {op} IN ('c', 'u', 'r') AND {event}.after IS NULL THEN 'no row after the change' "

@@ -37,11 +37,14 @@ class Format(Protocol):
         ``into`` is the value. The column named by ``problem_of`` is a STRING, and null if the value is valid and
         nothing was lost. Otherwise it describes the problem, and the value may be anything. A STRUCT may have more
         fields than ``type``. If a schema must first be requested or learned, the problem is ``UNKNOWN`` and the
-        schema's ID.
+        schema's ID. If a record isn't one of those that make rows, it is ``NOTHING`` and what the record is.
         """
 
     def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
-        """As ``decoded``, of values that the columnar reader has decoded into ``column``: STRUCTs as ``plain`` says."""
+        """As ``decoded``, of values that the columnar reader has decoded into ``column``: STRUCTs as ``plain`` says.
+
+        Their bytes are in the column ``value``.
+        """
 
     def with_faults(self, bad: DataFrame, value: str, column: str, into: str) -> DataFrame | None:
         """Look again at records with a problem: ``bad`` with one more column ``into``, STRUCT<fault, shown>.
@@ -61,6 +64,8 @@ class Format(Protocol):
 
 
 UNKNOWN = "unknown_schema:"
+NOTHING = "says_nothing:"
+"""The beginning of the problem of a record that is in order, and says nothing of a row."""
 
 
 def problem_of(into: str) -> str:

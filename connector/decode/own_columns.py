@@ -16,9 +16,9 @@ from connector.decode.records import (
     TOMBSTONE,
     also,
     columns_of,
-    of_tombstone,
     problem_with,
 )
+from connector.decode.tombstone_key import of_tombstone
 from sinks.delta.table import COORDINATES
 from sinks.spark.sql import identifier, literal
 

@@ -6,13 +6,13 @@ separate row with everything that Kafka gave, for the dead letters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from connector.config.own_schema import SCHEMA_NAME
-from connector.decode.format import UNKNOWN, Format, problem_of
-from connector.decode.tombstone_key import of_kafkas_key, of_text
+from connector.decode.format import NOTHING, UNKNOWN, Format, problem_of
+from connector.decode.tombstone_key import of_tombstone
 from connector.decode.unquoted import unquoted
 from connector.source.columnar import ODD, PLAIN, PlainValues
 from connector.source.records import HEADER_TYPE
@@ -97,6 +97,8 @@ class RecordDecoder:
     malformed, nobody knows which of them a text belongs to."""
     names_schema: bool = False
     """Whether ``value`` has the column ``_schema``, which is for ``require`` and ``route`` only."""
+    leaves_out: bool = False
+    """Whether ``value`` knows records that say nothing of a row. They are left out, as by a filter."""
     asks_as: str = ""
     """What stands before ``value`` or ``key`` where a query asks for a schema: of several decoders, whose it is."""
 
@@ -107,6 +109,8 @@ class RecordDecoder:
         if self.key is not None:
             frame = self.key.decoded(frame, "key", "_of_key")
         frame = frame.selectExpr(*self._columns(), f"{self._problem()} AS {PROBLEM}", f"{_raw(records)} AS {RAW}")
+        if self.leaves_out:
+            frame = frame.where(f"NOT {PROBLEM}.reason <=> {literal(NOTHING)}")
         if self.require is not None:
             frame = self._ruled(frame, self.require)
         if self.route is not None:
@@ -128,11 +132,10 @@ class RecordDecoder:
             return self.value.decoded(records, "value", value)
         if ODD not in records.columns:
             return self.value.of_plain(records, PLAIN, value)
-        names = [name for name in records.columns if name != "value"]
-        odd = records.selectExpr(*names, "value AS _bytes", f"CASE WHEN {ODD} THEN value END AS value")
-        both = self.value.of_plain(self.value.decoded(odd, "value", "_of_odd"), PLAIN, "_of_plain")
+        odd = records.selectExpr("*", f"CASE WHEN {ODD} THEN value END AS _odd_value")
+        both = self.value.of_plain(self.value.decoded(odd, "_odd_value", "_of_odd"), PLAIN, "_of_plain")
         return both.selectExpr(
-            *names, "_bytes AS value",
+            *records.columns,
             f"CASE WHEN {ODD} THEN {_only_fields('_of_odd', self.value)} ELSE _of_plain END AS {value}",
             f"CASE WHEN {ODD} THEN {problem_of('_of_odd')} ELSE {problem_of('_of_plain')} END AS {problem}",
         )  # fmt: skip
@@ -233,6 +236,8 @@ class RecordDecoder:
         whens = ["WHEN spark_partition_id() < 0 THEN NULL"]
         if self.tombstones is None:
             whens.append(f"WHEN value IS NULL THEN {told('tombstone', 'has no value (a tombstone)')}")
+        if self.leaves_out:  # whatever its key is
+            whens.append(f"WHEN startswith({problem_of('_of_value')}, {literal(NOTHING)}) THEN {told(NOTHING, '')}")
         whens += [self._problem_with(part, format) for part, format in self._parts.items()]
         return f"CASE {' '.join(whens)} END"
 
@@ -260,35 +265,6 @@ def columns_of(format: Format, read: str, sent: str, of_key: Mapping[str, str]) 
     for name in columns.keys() & of_key.keys():
         columns[name] = f"CASE WHEN {sent} IS NULL THEN {of_key[name]} ELSE {columns[name]} END"
     return columns
-
-
-def of_tombstone(
-    value: Format, key: Format | None, columns: Sequence[str], decoded: str, kafkas: str
-) -> Mapping[str, str]:
-    """SQL of the key ``columns`` in a tombstone's row, from Kafka's key. Columns made by the transform stay null.
-
-    ``decoded``: SQL of Kafka's key as the format ``key`` reads it. Without a format it is read from the bytes, SQL
-    ``kafkas``, as the types in ``value`` say.
-    """
-    if key is None:
-        return of_kafkas_key(value.type, columns, kafkas)
-    from pyspark.sql.types import StructType
-
-    if len(columns) == 1 and not isinstance(key.type, StructType):
-        return {columns[0]: _as_column(value, columns[0], key.type, decoded)}
-    of_key = key.type if isinstance(key.type, StructType) else StructType()
-    kinds = {name: of_key[name].dataType for name in columns if name in of_key.names}
-    return {name: _as_column(value, name, kind, f"{decoded}.{identifier(name)}") for name, kind in kinds.items()}
-
-
-def _as_column(value: Format, name: str, kind: DataType, found: str) -> str:
-    """SQL of a key column whose type in Kafka's key is ``kind``. Spark's own cast of a text would lose what is around
-    a number."""
-    from pyspark.sql.types import AtomicType, StringType, StructType
-
-    wanted = value.type[name].dataType if isinstance(value.type, StructType) and name in value.type.names else kind
-    is_text = isinstance(kind, StringType) and not isinstance(wanted, StringType) and isinstance(wanted, AtomicType)
-    return of_text(wanted, found) if is_text else found
 
 
 def problem_with(part: str, wrong: str, sent: str, *, asks_for: str, said: str | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
@@ -14,6 +14,8 @@ from sinks.spark.types import ddl, is_utf8, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
+
+    from connector.decode.format import Format
 
 _NO_TEXT = "[\\\\x00-\\\\x08]"
 """Characters of binary keys, as Avro's begin with. No text has them."""
@@ -128,3 +130,32 @@ def _of_text(kind: DataType, text: str) -> str:
 def _sound(kind: DataType, parsed: str) -> str:
     sound = exact(kind).sound
     return sound(parsed, None) if sound is not None else "true"
+
+
+def of_tombstone(
+    value: Format, key: Format | None, columns: Sequence[str], decoded: str, kafkas: str
+) -> Mapping[str, str]:
+    """SQL of the key ``columns`` in a tombstone's row, from Kafka's key. Columns made by the transform stay null.
+
+    ``decoded``: SQL of Kafka's key as the format ``key`` reads it. Without a format it is read from the bytes, SQL
+    ``kafkas``, as the types in ``value`` say.
+    """
+    if key is None:
+        return of_kafkas_key(value.type, columns, kafkas)
+    from pyspark.sql.types import StructType
+
+    if len(columns) == 1 and not isinstance(key.type, StructType):
+        return {columns[0]: _as_column(value, columns[0], key.type, decoded)}
+    of_key = key.type if isinstance(key.type, StructType) else StructType()
+    kinds = {name: of_key[name].dataType for name in columns if name in of_key.names}
+    return {name: _as_column(value, name, kind, f"{decoded}.{identifier(name)}") for name, kind in kinds.items()}
+
+
+def _as_column(value: Format, name: str, kind: DataType, found: str) -> str:
+    """SQL of a key column whose type in Kafka's key is ``kind``. Spark's own cast of a text would lose what is around
+    a number."""
+    from pyspark.sql.types import AtomicType, StringType, StructType
+
+    wanted = value.type[name].dataType if isinstance(value.type, StructType) and name in value.type.names else kind
+    is_text = isinstance(kind, StringType) and not isinstance(wanted, StringType) and isinstance(wanted, AtomicType)
+    return of_text(wanted, found) if is_text else found

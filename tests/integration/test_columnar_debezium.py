@@ -185,7 +185,7 @@ def test_plain_and_odd_events_become_rows_and_dead_letters_of_one_table(lake: La
             {"op": "t"},
             {"op": "u", "after": {"id": 3, "name": 7.5}},
             {"op": "u", "before": {"id": 1}, "after": None},
-            {"op": "m", "message": "hello"},
+            {"op": "x", "message": "hello"},
             {"op": "d", "after": {"id": 1, "name": 7.5}},
             b"{'op': 'c'}",
             None,
@@ -201,7 +201,7 @@ def test_plain_and_odd_events_become_rows_and_dead_letters_of_one_table(lake: La
     ]  # fmt: skip
     assert lake.sql("SELECT _offset, reason, detail FROM {t} ORDER BY _offset", "letters") == [
         (4, "value", "its value: no row after the change"),
-        (5, "value", "its value: no change of a row, its op is m"),
+        (5, "value", "its value: no change of a row, its op is x"),
         (6, "value", "its value: no row before the delete"),
         (7, "value", "its value: not one whole JSON object"),
         (8, "tombstone", "has no value (a tombstone)"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Generic, TypeAlias
 
-from connector.decode.format import UNKNOWN
+from connector.decode.format import NOTHING, UNKNOWN
 from connector.decode.registry.registry import Part, Registry, Schema
 from sinks.errors import UnknownSchema, UnusableSchema
 
@@ -20,8 +20,8 @@ MOST_ABSENT = 16
 may name thousands, and each request takes its time."""
 
 Learn: TypeAlias = Callable[[str, Schema], str | None]
-"""Of an ID and its schema: why records with it can't be read, as in "has fields that ...", or None. May raise
-UnusableSchema."""
+"""Of an ID and its schema: why records with it can't be read, as in "has fields that ...", or what they are if they say
+``NOTHING`` of a row, or None. May raise UnusableSchema."""
 
 
 class RecordSchemas(Generic[Schema]):
@@ -128,7 +128,7 @@ class RecordSchemas(Generic[Schema]):
         if why is None:
             self.taken.append(schema_id)
         else:
-            self._refused[schema_id] = f"schema id {schema_id} {why}"
+            self._refused[schema_id] = why if why.startswith(NOTHING) else f"schema id {schema_id} {why}"
 
     def _refuse(self, schema_id: str, error: UnusableSchema) -> None:
         self._refused[schema_id] = f"schema id {schema_id} can't be used: {error.message}"

@@ -81,7 +81,8 @@ def test_every_record_says_what_its_own_schema_lacks() -> None:
     kind = Avro(OfFile(("",)), reader).type
     (made,) = avro.decoded([batch], "value", "into", 1, writers, reader, kind, {b"1": ["n"], b"2": []})
     assert made.column(1).to_pylist() == [
-        {"value": {"id": 1, "n": 0}, "lacks": ["n"]}, {"value": {"id": 2, "n": None}, "lacks": []}, None,
+        {"value": {"id": 1, "n": 0}, "lacks": ["n"], "control": None},
+        {"value": {"id": 2, "n": None}, "lacks": [], "control": None}, None,
     ]  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def test_a_field_that_a_record_lacks_is_null_if_its_type_cannot_hold_the_default
     kind_of_all = Avro(OfFile(("",)), reader).type
     (made,) = avro.decoded([batch], "value", "into", 1, writers, reader, kind_of_all, {b"1": [], b"2": []})
     lacking_it, having_it = made.column(1).to_pylist()
-    assert lacking_it == {"value": {"id": 1, "r": None}, "lacks": []}
+    assert lacking_it == {"value": {"id": 1, "r": None}, "lacks": [], "control": None}
     assert having_it["value"]["r"] is not None
 
 
