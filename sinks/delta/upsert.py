@@ -23,7 +23,7 @@ first delete fails that MERGE, with nothing committed, and the epoch is written 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,11 +37,12 @@ from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.noted import forgotten_if_fenced, noted_by
+from sinks.delta.one_type import as_in, stored_as_in
 from sinks.delta.proof import Proof
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.delta.upsert_rule import DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
+from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, SOURCE, UpsertRule, deleted_sql, moved_sql, upserting
 from sinks.delta.upsert_source import moved_from_sql, newer_deletes_sql, source_sql, tombstone_sql
 from sinks.delta.values import digits_sql, value_sql
 from sinks.offsets import Offsets
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
+_OWN = (COLUMNS, DELETED_BY)
 _NET = "lakelock_net"
 
 
@@ -209,8 +211,10 @@ class Merges:
 
     def merged_sql(self, net: str, keys: str, at: Position | None, *, hint: str) -> str:
         """A query for the rows of the table after ``net`` is merged; see ``sinks.delta.merge_on_read.Merging``."""
-        columns = self._table.spark.sql(f"SELECT * FROM {net}").columns
-        stored = None
+        rows = self._table.spark.sql(f"SELECT * FROM {net}")
+        columns, stored = rows.columns, None
+        if alike := as_in(self._table.schema, rows.schema, _OWN, grows=False):
+            net = parentheses(f"SELECT {listed(_selected(columns, alike))} FROM {net}")
         if self.tombstones is not None and DELETED_BY in columns:
             stored = self.tombstones.passed_sql(at.offsets if at else None)
         source = parentheses(source_sql(self._rule, net, columns, stored, None))
@@ -236,7 +240,7 @@ class Merges:
     def merged(self, rows: DataFrame, passed: Offsets) -> DataFrame:
         """The table's rows with a key of ``rows``, as they would be after the write. Leaves out what a truncate does
         to other keys. ``passed``: as in ``stored``."""
-        rows.createOrReplaceTempView(_NET)
+        self._alike(rows, grows=False).createOrReplaceTempView(_NET)
         stored = self.tombstones.passed_sql(passed) if self.tombstones is not None else None
         source = parentheses(source_sql(self._rule, _NET, rows.columns, stored, None))
         merge = upserting(self._rule, rows.columns, new=self._table.lacks(rows.columns))
@@ -244,7 +248,14 @@ class Merges:
         return self._table.spark.sql(merge.query(self._table.sql, source, _NET, names, untouched=False))
 
     def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> Merge:
-        return upserting(self._rule, rows.columns, truncate, new=self._table.lacks(rows.columns), within=within)
+        new = self._table.lacks(rows.columns)
+        stored = stored_as_in(self._table.schema, rows.schema, _OWN) if new is not None else {}
+        return upserting(self._rule, rows.columns, truncate, new=new, within=within, stored=stored)
+
+    def _alike(self, rows: DataFrame, *, grows: bool) -> DataFrame:
+        """The rows with nested columns as the table has them, see ``as_in``."""
+        alike = as_in(self._table.schema, rows.schema, _OWN, grows=grows)
+        return rows.selectExpr(*_selected(rows.columns, alike)) if alike else rows
 
     def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
         """The rows; a query on them fails at the first delete."""
@@ -304,10 +315,17 @@ class Merges:
 
     def _source(self, rows: DataFrame, stored: str | None, truncate: str | None) -> DataFrame:
         """The source of the MERGE; ``stored``: SQL of tombstones, as in FROM; ``truncate``: SQL of the newest one."""
+        rows = self._alike(rows, grows=self._table.evolves)
         if stored is None and truncate is None and not self._rule.parts:
             return rows
         rows.createOrReplaceTempView(_NET)
         return self._table.spark.sql(source_sql(self._rule, _NET, rows.columns, stored, truncate))
+
+
+def _selected(columns: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """What a SELECT names: the columns, and for some of them SQL of a value."""
+    names = {name: identifier(name) for name in columns}
+    return [f"{values[name]} AS {own}" if name in values else own for name, own in names.items()]
 
 
 def _deletes(marks: DataFrame, kind: DataType) -> Deletes:

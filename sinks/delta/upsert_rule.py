@@ -66,8 +66,9 @@ Variants
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sinks.delta.merge import Change, Merge
 from sinks.delta.sql_layout import all_of, any_of, call, case, compared, parentheses
@@ -130,6 +131,7 @@ def upserting(
     truncate: str | None = None,
     new: Sequence[str] | None = None,
     within: str = "",
+    stored: Mapping[str, str] = MappingProxyType({}),
 ) -> Merge:
     """The MERGE of an epoch's net changes.
 
@@ -144,9 +146,9 @@ def upserting(
     ``truncate``: SQL of the order of the epoch's newest truncate; None: the epoch has none. Rows without a change in
     the source are compared with it.
     ``new``: columns that the table lacks, and that this MERGE adds; None: the table's schema doesn't change.
-    ``within``: see ``Merge.within``.
+    ``within``: see ``Merge.within``. ``stored``: column -> SQL of its stored value, where ``t``'s has another type.
     """
-    guard = _Guard(rule, columns, new or ())
+    guard = _Guard(rule, columns, new or (), stored)
     return Merge(
         rule.key,
         guard.matched(),
@@ -176,9 +178,15 @@ class _Guard:
     A comparison with an order that is NULL is NULL, which a WHEN takes for false.
     """
 
-    def __init__(self, rule: UpsertRule, columns: Sequence[str], new: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        rule: UpsertRule,
+        columns: Sequence[str],
+        new: Sequence[str] = (),
+        stored: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._rule = rule
-        self._new = new
+        self._new, self._stored = new, stored
         self._has_deletes = DELETED_BY in columns
         self._values = [name for name in columns if name not in (DELETED_BY, COLUMNS)]
 
@@ -351,7 +359,7 @@ class _Guard:
         return case([(f"{topic} IS NULL", "false"), (stayed, condition)], f"CAST({fails} AS BOOLEAN)")
 
     def _stored_value(self, name: str) -> str:
-        return "NULL" if name in self._new else f"t.{identifier(name)}"
+        return "NULL" if name in self._new else self._stored.get(name, f"t.{identifier(name)}")
 
     def _stored_order_of(self, name: str) -> str:
         return "NULL" if name in self._new else _order_of("t", name)

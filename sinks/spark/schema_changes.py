@@ -98,6 +98,25 @@ def by_name(value: str, kind: DataType, wanted: DataType, depth: int = 0) -> str
     return value if _holds(kind, wanted) else f"CAST({value} AS {sql_type(wanted)})"
 
 
+def united(table: DataType, rows: DataType) -> DataType:
+    """The type of both: the fields of ``table``, behind them those that only ``rows`` has; of two numbers the wider."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(table, StructType) and isinstance(rows, StructType):
+        brought = {each.name.lower(): each for each in rows}
+        mine = [
+            StructField(each.name, united(each.dataType, other.dataType) if other is not None else each.dataType)
+            for each in table
+            for other in (brought.pop(each.name.lower(), None),)
+        ]
+        return StructType([*mine, *(StructField(each.name, each.dataType) for each in brought.values())])
+    if isinstance(table, ArrayType) and isinstance(rows, ArrayType):
+        return ArrayType(united(table.elementType, rows.elementType))
+    if isinstance(table, MapType) and isinstance(rows, MapType):
+        return MapType(table.keyType, united(table.valueType, rows.valueType))
+    return rows if _holds(rows, table) else table
+
+
 def narrowed(value: str, rows: DataType, table: DataType, depth: int = 0) -> str:
     """SQL of ``value``, whose type is ``rows``, without the nested fields that ``table`` lacks."""
     from pyspark.sql.types import ArrayType, MapType, StructType

@@ -1,0 +1,55 @@
+"""Rows and a table, whose nested columns become of one type.
+
+Delta's MERGE assigns the fields of a STRUCT by name. But a CASE over both sides, as a rule for single values needs it,
+takes two STRUCTs only if they have the same fields in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from sinks.spark.schema_changes import by_name, united
+from sinks.spark.sql import identifier
+from sinks.spark.types import sql_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructField, StructType
+
+
+def as_in(table: StructType, rows: StructType, but: Container[str], *, grows: bool) -> Mapping[str, str]:
+    """Column of the rows -> SQL of its value with the fields in the table's order, and null where it lacks one. Only
+    columns whose type that changes.
+
+    ``but``: columns that stay as they are. ``grows``: fields that the table lacks come behind its own; else they are
+    left out.
+    """
+    values = {}
+    for field, kind in _nested_in_both(table, rows, but):
+        wanted = united(kind, field.dataType) if grows else kind
+        if sql_type(wanted) != sql_type(field.dataType):
+            values[field.name] = by_name(identifier(field.name), field.dataType, wanted)
+    return values
+
+
+def stored_as_in(table: StructType, rows: StructType, but: Container[str]) -> Mapping[str, str]:
+    """Column of the rows -> SQL of the value that the table's row ``t`` has for it, of the type that ``as_in`` gives it
+    if the table grows. Only columns to whose type that adds fields."""
+    stored = {}
+    for field, kind in _nested_in_both(table, rows, but):
+        wanted = united(kind, field.dataType)
+        if sql_type(wanted) != sql_type(kind):
+            stored[field.name] = by_name(f"t.{identifier(field.name)}", kind, wanted)
+    return stored
+
+
+def _nested_in_both(table: StructType, rows: StructType, but: Container[str]) -> Iterator[tuple[StructField, DataType]]:
+    """Columns of the rows, and their type in the table."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    nested = (StructType, ArrayType, MapType)
+    there = {field.name.lower(): field.dataType for field in table}
+    for field in rows:
+        kind = there.get(field.name.lower())
+        if field.name not in but and isinstance(kind, nested) and isinstance(field.dataType, nested):
+            yield field, kind
