@@ -128,6 +128,11 @@ def test_tables_follow_maxwell_and_canal(reader: Reader, send: Send) -> None:
     send("shop_stock", start, of_maxwell("bootstrap-insert", nut), end, of_maxwell("insert", bolt))
     send("shop_stock", of_maxwell("update", {**nut, "pieces": 4}, pieces=5), of_maxwell("delete", bolt))
 
+    pin = {"id": 3, "name": "pin"}  # with minimal row images, and an insert that leaves `pieces` to its default
+    send("shop_levels", of_maxwell("insert", nut), of_maxwell("insert", bolt), of_maxwell("insert", pin))
+    send("shop_levels", of_maxwell("update", {"id": 1, "pieces": 4}, pieces=5), of_maxwell("delete", {"id": 2}))
+    send("shop_levels", of_maxwell("update", {"id": 3, "name": None}, name="pin"))
+
     def of_canal(kind: str, *rows: dict[str, str], old: list[dict[str, str]] | None = None, ddl: bool = False) -> Any:
         event = {
             "database": "shop",
@@ -146,6 +151,7 @@ def test_tables_follow_maxwell_and_canal(reader: Reader, send: Send) -> None:
     reader.follow(PAGE, "Change events of MySQL, by Maxwell or Canal")
     assert rows(reader, "stock.yaml", "id", "name", "pieces") == [(1, "nut", 4)]
     assert rows(reader, "tools.yaml", "id", "name") == [(1, "ax")]
+    assert rows(reader, "levels.yaml", "id", "name", "pieces") == [(1, "nut", 4), (3, None, 0)]
 
     send("shop_stock", of_maxwell("update", {**nut, "id": 9}, id=1))
     send("shop_tools", of_canal("TRUNCATE", ddl=True))
