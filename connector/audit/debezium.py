@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,8 +139,7 @@ class Events:
         sent = self.placeholder.encode()
         same: str | None = None
         if isinstance(kind, T.StringType):
-            texts = {self.placeholder, sent.hex(), *(each(sent).decode() for each in _BASE64), _named_by(sent)}
-            same = f"{value} IN ({', '.join(map(literal, sorted(texts)))})"
+            same = f"{value} IN ({', '.join(map(literal, sorted(_as_texts(sent))))})"
         elif isinstance(kind, T.BinaryType):
             same = f"hex({value}) = '{sent.hex().upper()}'"
         elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, T.StringType | T.BinaryType):
@@ -153,7 +153,24 @@ class Events:
             same = f"({' OR '.join(f'{found} = array({each})' for each in arrays)})"
         elif isinstance(kind, T.MapType) and isinstance(kind.keyType, T.StringType):
             same = f"(size({value}) = 1 AND map_keys({value})[0] = {literal(self.placeholder)})"
+        elif kind.typeName() == "variant":
+            quoted = [json.dumps(text, ensure_ascii=False) for text in sorted(_as_texts(sent))]
+            signed = ",".join(str((byte + 128) % 256 - 128) for byte in sent)
+            sought = [*quoted, *(f"[{text}]" for text in quoted), _hstore(self.placeholder), f"[{signed}]"]
+            same = f"to_json({value}) IN ({', '.join(map(literal, sought))})"
         return same and f"coalesce({same}, false)"
+
+
+def _as_texts(sent: bytes) -> set[str]:
+    """What stands for it among texts."""
+    text = sent.decode()
+    return {text, _hstore(text), sent.hex(), *(each(sent).decode() for each in _BASE64), _named_by(sent)}
+
+
+def _hstore(text: str) -> str:
+    """What stands for it among hstores, which are JSON."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return f"{{{quoted}:{quoted}}}"
 
 
 def _named_by(sent: bytes) -> str:

@@ -1,12 +1,15 @@
 """Debezium's placeholder for a value that the database didn't send: a large column that an update left as it was.
 
 PostgreSQL keeps large values beside the row, and its log has them only if they change. Debezium then sends the
-placeholder, in a form that depends on the column's type, and on ``binary.handling.mode``.
+placeholder, in a form that depends on the column's type, and on the connector's ``binary.handling.mode`` and
+``hstore.handling.mode``.
 """
 
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Iterable
 from decimal import Decimal
 from hashlib import md5
 from typing import TYPE_CHECKING
@@ -25,26 +28,40 @@ def unavailable(value: str, kind: DataType, placeholder: str) -> str | None:
 
     encoded = placeholder.encode()
     if isinstance(kind, StringType):
-        return f"{value} IN ({_texts(encoded)})"
+        return f"{value} IN ({_literals(_texts(encoded))})"
     if isinstance(kind, BinaryType):
         return f"{value} = X'{encoded.hex()}'"
     if isinstance(kind, ArrayType):
         return _of_array(value, kind, encoded)
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
         return f"map_keys({value}) = array({literal(placeholder)})"
+    if kind.typeName() == "variant":  # Spark 4's
+        numbers = [byte - 256 if byte > 127 else byte for byte in encoded]
+        forms = [*(each for text in _texts(encoded) for each in (text, [text])), {placeholder: placeholder}, numbers]
+        return f"to_json({value}) IN ({_literals(map(_json, forms))})"
     return None
 
 
-def _texts(encoded: bytes) -> str:
-    """SQL of the texts that stand for a text, for bytes, and in an array for a UUID."""
+def _texts(encoded: bytes) -> list[str]:
+    """Those that stand for a text, for bytes, for an hstore in JSON, and in an array for a UUID."""
+    text = encoded.decode()
     forms = (
-        encoded.decode(),
+        text,
+        _json({text: text}),
         base64.b64encode(encoded).decode(),
         base64.urlsafe_b64encode(encoded).decode(),
         encoded.hex(),
         str(UUID(bytes=md5(encoded, usedforsecurity=False).digest(), version=3)),
     )
-    return ", ".join(literal(form) for form in dict.fromkeys(forms))
+    return list(dict.fromkeys(forms))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _literals(texts: Iterable[str]) -> str:
+    return ", ".join(map(literal, texts))
 
 
 def _of_array(value: str, kind: ArrayType, encoded: bytes) -> str | None:
@@ -53,7 +70,7 @@ def _of_array(value: str, kind: ArrayType, encoded: bytes) -> str | None:
 
     element = kind.elementType
     if isinstance(element, StringType):
-        return f"(size({value}) = 1 AND get({value}, 0) IN ({_texts(encoded)}))"
+        return f"(size({value}) = 1 AND get({value}, 0) IN ({_literals(_texts(encoded))}))"
     if isinstance(element, BinaryType):
         return f"{value} = array(X'{encoded.hex()}')"
     if not isinstance(element, NumericType):

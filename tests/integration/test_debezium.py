@@ -285,8 +285,9 @@ LARGE = (
     "photos ARRAY<BINARY>, ratios ARRAY<DOUBLE>, prices ARRAY<DECIMAL(10,2)>, n INT"
 )
 GONE = "__debezium_unavailable_value"
+HSTORE = f'{{"{GONE}":"{GONE}"}}'
 FORMS = {
-    "note": [GONE, base64.b64encode(GONE.encode()).decode(), GONE.encode().hex()],
+    "note": [GONE, HSTORE, base64.b64encode(GONE.encode()).decode(), GONE.encode().hex()],
     "tags": [[GONE], [base64.b64encode(GONE.encode()).decode()], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]],
     "numbers": [list(GONE.encode())],
     "photo": [base64.b64encode(GONE.encode()).decode()],
@@ -312,7 +313,14 @@ def test_a_value_that_the_database_did_not_send_is_never_taken_for_one(lake: Lak
     forms = [(name, form) for name, forms in FORMS.items() for form in forms]
     for number, (name, form) in enumerate(forms):
         topic.send((str(number), event("u", {"id": number, name: form}, number)), partition=0)
-    others = {"note": f"about {GONE}", "tags": ["a", GONE], "numbers": [], "prices": ["0.95"], "photos": [], "more": {}}
+    others = {
+        "note": f'{{"about":"{GONE}"}}',
+        "tags": ["a", GONE],
+        "numbers": [],
+        "prices": ["0.95"],
+        "photos": [],
+        "more": {},
+    }
     topic.send(("x", event("u", {"id": 99, **others}, 99)), partition=0)
     with pytest.raises(BadRecord, match=r"offset 0.*did not send its column note .*REPLICA IDENTITY FULL"):
         lake.pipeline("append", **large()).run()
@@ -342,6 +350,24 @@ def test_the_auditor_knows_what_the_database_did_not_send(lake: Lake, topic: Top
     lake.pipeline("append", **large(value={"unavailable": "null"})).run()
     assert verify(lake, **large(value={"unavailable": "null"})).ok
     assert not verify(lake, **large()).ok
+
+
+@pytest.mark.breadth
+@pytest.mark.spark4("VARIANT is a type of Spark 4")
+def test_a_variant_has_no_value_that_the_database_did_not_send(lake: Lake, topic: Topic) -> None:
+    document = {"id": 0, "doc": '{"a":1}'}
+    texts = [GONE, HSTORE, GONE.encode().hex(), [GONE], {GONE: GONE}, [*GONE.encode()]]
+    topic.send(
+        *(("1", event("u", {"id": number, "doc": text}, number)) for number, text in enumerate(texts, 1)),
+        ("1", event("u", document, 99)),
+        partition=0,
+    )
+    value = {"format": "debezium", "schema": "id INT, doc VARIANT", "unavailable": "null"}
+    lake.pipeline("append", value=value).run()
+    assert sorted(lake.sql("SELECT id, to_json(doc) FROM {t}")) == [
+        (0, json.dumps(document["doc"])), *((number, None) for number in range(1, len(texts) + 1)),
+    ]  # fmt: skip
+    assert verify(lake, value=value).ok
 
 
 @pytest.mark.parametrize("order", [None, pytest.param("_source_position", marks=pytest.mark.breadth)])

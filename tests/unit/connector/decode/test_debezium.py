@@ -3,6 +3,8 @@ SQL of the pipeline and of the auditor, run in SQLite."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -10,13 +12,14 @@ from typing import Any
 
 import pytest
 from ddl import columns_of
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from connector.audit import debezium as auditor
 from connector.audit.formats import forms
 from connector.config import DebeziumFormat, PipelineConfig, parse
 from connector.decode import debezium as pipeline
 from connector.decode import record_format
+from connector.decode.unavailable import unavailable
 from sinks.errors import ConfigurationError
 from sinks.spark.schema_changes import Differences, differences
 
@@ -73,6 +76,22 @@ def test_a_position_of_sql_server_stays_as_it_is() -> None:
     assert positions(LSNS, [(commit, change, 1), (commit, None, None)]) == [
         f"{commit}:{change}:0000000001", f"{commit}::",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("placeholder", ["__debezium_unavailable_value", "nö value"])
+def test_a_text_that_stands_for_a_value_that_was_not_sent_is_known_in_each_form(placeholder: str) -> None:
+    sent = placeholder.encode()
+    forms = {
+        placeholder, sent.hex(), base64.b64encode(sent).decode(), base64.urlsafe_b64encode(sent).decode(),
+        json.dumps({placeholder: placeholder}, ensure_ascii=False, separators=(",", ":")),  # of an hstore
+    }  # fmt: skip
+    events = auditor.Events(StructType(), placeholder, "null", permissive=False)
+    sqls = unavailable("sent", StringType(), placeholder), events._absent(StringType(), "sent")
+    for sql in sqls:
+        assert sql is not None
+        told = [sqlite3.connect(":memory:").execute(f"SELECT {sql} FROM (SELECT ? AS sent)", [text]).fetchone()[0]
+                for text in (*forms, f"about {placeholder}", "{}", json.dumps({"about": placeholder}))]  # fmt: skip
+        assert told == [1] * len(forms) + [0] * 3
 
 
 @pytest.fixture
