@@ -74,8 +74,19 @@ class Events:
         if self.sent is not None:
             return self.sent
         rows = [StructField(name, self.row) for name in _ROWS]
-        event = [*rows, *(StructField(name, self.columns[f"_{name}"].dataType) for name in _DETAILS)]
+        details = {name: self.columns[f"_{name}"].dataType for name in _DETAILS} | {"source": self._source}
+        event = [*rows, *(StructField(name, kind) for name, kind in details.items())]
         return StructType([*event, StructField("payload", StructType(event))])
+
+    @property
+    def _source(self) -> DataType:
+        """Of an event as it is sent. The column ``_source`` lacks the sequence of events in JSON."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        column = self.columns["_source"].dataType
+        if self.sent is not None or not isinstance(column, StructType):
+            return column
+        return StructType([*column.fields, StructField("sequence", StringType())])
 
     def event(self, sent: str) -> str:
         """SQL of the STRUCT of an event, and its ``row``, from ``envelope`` as it was read."""
@@ -99,8 +110,8 @@ class Events:
             absent = (f"IF({condition}, array({literal(each)}), array())" for each, condition in every if condition)
             return f"concat(CAST(array() AS ARRAY<STRING>), {', '.join(absent) or 'array()'})"
         if name == "_source_position":
-            source = self.columns["_source"].dataType
-            return _position(self._value(source, f"{event}.source"), getattr(source, "names", ()))
+            source, op = self._source, self._value(self.columns[_OP].dataType, f"{event}.op")
+            return _position(self._value(source, f"{event}.source"), getattr(source, "names", ()), op)
         if name in _OF_EVENT:
             return self._value(kind, f"{event}.{name.removeprefix('_')}")
         value = self._of_row(column, event)
@@ -230,14 +241,14 @@ def _type(ddl: str) -> StructType:
     return found
 
 
-def _position(source: str, fields: Sequence[str]) -> str:
+def _position(source: str, fields: Sequence[str], op: str) -> str:
     """SQL of the place in the database's log, as text that sorts as the log does. ``source``: SQL of the STRUCT, which
-    has these ``fields``."""
-    place = _place(fields)
+    has these ``fields``. ``op``: SQL of the event's."""
+    place = _place(fields, op)
     return "CAST(NULL AS STRING)" if place is None else let("at", source, place)
 
 
-def _place(fields: Sequence[str]) -> str | None:
+def _place(fields: Sequence[str], op: str) -> str | None:
     """SQL of the place from the STRUCT ``at``. None: the fields tell none."""
 
     def wide(name: str, digits: int) -> str:
@@ -255,11 +266,30 @@ def _place(fields: Sequence[str]) -> str | None:
     row = wide("row", 10) if "row" in fields else "''"
     event = f"coalesce({wide('event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
     server = f"concat({lsn('at.commit_lsn')}, ':', {lsn('at.change_lsn')}, ':', {event})"
+    pair = "from_json(at.sequence, 'ARRAY<STRING>')"
+    before, change = (_whole(f"get({pair}, {part})") if "sequence" in fields else _NO_TEXT for part in (0, 1))
+    postgres = f"coalesce({wide('lsn', 20)}, {change})"
+    commit = _whole("at.commit_scn") if "commit_scn" in fields else _NO_TEXT
     ways = (  # what tells the kind of database, the fields that its position needs, the position
-        ("at.lsn", {"lsn"}, wide("lsn", 20)),
+        (postgres, {"lsn"}, _committed(postgres, before, op)),
         ("at.pos", {"file", "pos"}, f"concat({file}, ':', {wide('pos', 20)}, ':', {row})"),
         ("coalesce(at.commit_lsn, at.change_lsn)", {"commit_lsn", "change_lsn"}, server),
-        ("at.scn", {"scn"}, wide("scn", 20)),
+        ("at.scn", {"scn"}, _committed(wide("scn", 20), commit, op)),
     )
     whens = " ".join(f"WHEN {known} IS NOT NULL THEN {sql}" for known, needs, sql in ways if needs <= set(fields))
     return f"CASE {whens} END" if whens else None
+
+
+_NO_TEXT = "CAST(NULL AS STRING)"
+
+
+def _whole(text: str) -> str:
+    """SQL of a number as text of 20 digits. Null of what isn't one."""
+    return f"CASE WHEN translate({text}, '0123456789', '') = '' AND {text} <> '' THEN lpad({text}, 20, '0') END"
+
+
+def _committed(own: str, commit: str, op: str) -> str:
+    """SQL of a place that no change of the row before it, and none after it, is on the wrong side of: a change is at
+    ``own``, and its transaction isn't committed before ``commit``. What a snapshot has read is older than changes."""
+    behind = f"concat({commit}, CASE WHEN {op} = 'r' THEN '' ELSE concat(':', {own}) END)"
+    return f"CASE WHEN {own} <= {commit} THEN {behind} ELSE {own} END"

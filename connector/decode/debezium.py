@@ -1,9 +1,8 @@
 """Debezium's change events: the row before and after a change, in one envelope.
 
 The row becomes columns: as it is after the change or, for a delete, as it was before. The envelope's fields follow:
-``_op``, ``_source``, ``_ts_ms``, ``_transaction`` and ``_source_position``. The last one is the position in the
-database's own log, as text that sorts in the log's order. With ``unavailable: keep`` there is ``_unavailable`` too, the
-names of the columns that the database didn't send.
+``_op``, ``_source``, ``_ts_ms``, ``_transaction`` and ``_source_position``, see `source_position`. With ``unavailable:
+keep`` there is ``_unavailable`` too, the names of the columns that the database didn't send.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from connector.config.unavailable import UNAVAILABLE
 from connector.decode import control_events
 from connector.decode.format import Format, comments_in, problem_of
 from connector.decode.json_new_fields import Rows
+from connector.decode.source_position import position
 from connector.decode.unavailable import unavailable
 from connector.source.columnar import PlainValues
 from connector.spark.compat import from_ddl
@@ -40,6 +40,8 @@ SOURCE = (
     "commit_lsn: STRING, change_lsn: STRING, event_serial_no: BIGINT, scn: STRING, commit_scn: STRING>"
 )
 """Fields of the connectors for PostgreSQL, MySQL and MariaDB, SQL Server and Oracle. Tables have these types."""
+_SEQUENCE = "sequence"
+"""A field of PostgreSQL's for the position alone: the ``_source`` of tables has never had it."""
 _TRANSACTION = "STRUCT<id: STRING, total_order: BIGINT, data_collection_order: BIGINT>"
 
 
@@ -50,12 +52,14 @@ def envelope(row: StructType, *, text_ids: bool = False) -> StructType:
     """
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+    source = _type(SOURCE.replace("txId: BIGINT", "txId: STRING") if text_ids else SOURCE)
+    assert isinstance(source, StructType)
     event = [
         StructField("before", row),
         StructField("after", row),
         StructField("op", StringType()),
         StructField("ts_ms", LongType()),
-        StructField("source", _type(SOURCE.replace("txId: BIGINT", "txId: STRING") if text_ids else SOURCE)),
+        StructField("source", StructType([*source.fields, StructField(_SEQUENCE, StringType())])),
         StructField("transaction", _type(_TRANSACTION)),
     ]
     return StructType([*event, StructField("payload", StructType(event))])
@@ -90,6 +94,8 @@ class Debezium:
         row = fields["after"]
         assert isinstance(row, StructType)
         source, transaction = fields.get("source", _type(SOURCE)), fields.get("transaction", _type(_TRANSACTION))
+        if self._in_json and isinstance(source, StructType):
+            source = StructType([field for field in source.fields if field.name != _SEQUENCE])
         kinds = (StringType(), source, LongType(), transaction, StringType(), ArrayType(StringType()))
         added = [StructField(name, kind) for name, kind in zip(METADATA, kinds, strict=True)]
         return StructType([*row.fields, *(added if self.unavailable == "keep" else added[:-1])])
@@ -128,6 +134,10 @@ class Debezium:
         assert isinstance(self.events.type, StructType)
         return self.events.type
 
+    @property
+    def _in_json(self) -> bool:
+        return "payload" in self._envelope.names
+
     def decoded(self, records: DataFrame, column: str, into: str) -> DataFrame:
         """See ``Format.decoded``."""
         read = f"_envelope{into}"
@@ -143,7 +153,7 @@ class Debezium:
         bytes."""
         event, row, fields = f"_event{into}", f"_row{into}", f"_fields{into}"
         names = [name for name in self._envelope.names if name != "payload"]
-        inner = "payload" in self._envelope.names
+        inner = self._in_json
         each = (
             f"{literal(name)}, "
             + (f"coalesce({read}.payload.{identifier(name)}, " if inner else "(")
@@ -200,46 +210,15 @@ class Debezium:
                 value = f"IF({missing}, NULL, {value})"
             fields.append(f"{literal(field.name)}, {value}")
         for name in _OF_EVENT:
-            kind = sql_type(self.type[name].dataType)
-            own = name.removeprefix("_")
-            fields.append(f"{literal(name)}, " + (f"{event}.{own}" if own in there else f"CAST(NULL AS {kind})"))
-        known: set[str] = set()
-        if "source" in there:
-            source = self.type["_source"].dataType
-            known = set(source.names) if isinstance(source, StructType) else set()
-        fields.append(f"{literal(POSITION)}, {_position(f'{event}.source', known)}")
+            kind, own = self.type[name].dataType, name.removeprefix("_")
+            value = f"{event}.{own}" if own in there else f"CAST(NULL AS {sql_type(kind)})"
+            if name == "_source" and self._in_json and isinstance(kind, StructType):
+                parts = ", ".join(f"{literal(part)}, {value}.{identifier(part)}" for part in kind.names)
+                value = f"IF({value} IS NULL, NULL, named_struct({parts}))"
+            fields.append(f"{literal(name)}, {value}")
+        source = self._envelope["source"].dataType if "source" in there else None
+        known = source.names if isinstance(source, StructType) else ()
+        fields.append(f"{literal(POSITION)}, {position(event, known)}")
         if self.unavailable == "keep":
             fields.append(f"{literal(UNAVAILABLE)}, array_compact(CAST(array({', '.join(unsent)}) AS ARRAY<STRING>))")
         return f"named_struct({', '.join(fields)})"
-
-
-def _binlog(source: str) -> str:
-    """SQL of the name of MySQL's log, which sorts by its number. After binlog.999999 comes binlog.1000000, with a mark
-    here for each digit more than six. Rows that are in tables have names of six digits as they are."""
-    digits = f"length(substring_index({source}.file, '.', -1))"
-    return f"overlay({source}.file, repeat('~', {digits} - 6), length({source}.file) - {digits} + 1, 0)"
-
-
-def _lsn(found: str) -> str:
-    """SQL of a part of a position. Informix' is a number of any length, which may be in tables as it was: with a mark
-    it sorts behind those. That of SQL Server and Db2 has colons, and always the same length."""
-    return f"coalesce(CASE WHEN {found} LIKE '%:%' THEN {found} ELSE concat('~', lpad({found}, 20, '0')) END, '')"
-
-
-def _position(source: str, fields: set[str]) -> str:
-    """SQL of ``_source_position``. Null if the connector's kind of position isn't known."""
-    padded = "lpad(CAST({0}.{1} AS STRING), {2}, '0')"
-    pos, row = padded.format(source, "pos", 20), padded.format(source, "row", 10) if "row" in fields else literal("")
-    event = f"coalesce({padded.format(source, 'event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
-    ways = (  # the fields that it needs, what tells that an event has them, and the position
-        ({"lsn"}, f"{source}.lsn", padded.format(source, "lsn", 20)),  # PostgreSQL
-        ({"file", "pos"}, f"{source}.pos", f"concat({_binlog(source)}, ':', {pos}, ':', {row})"),  # MySQL, MariaDB
-        (  # SQL Server, Db2, Informix. A snapshot of SQL Server has no change_lsn.
-            {"commit_lsn", "change_lsn"},
-            f"coalesce({source}.commit_lsn, {source}.change_lsn)",
-            f"concat({_lsn(f'{source}.commit_lsn')}, ':', {_lsn(f'{source}.change_lsn')}, ':', {event})",
-        ),
-        ({"scn"}, f"{source}.scn", padded.format(source, "scn", 20)),  # Oracle
-    )
-    whens = " ".join(f"WHEN {known} IS NOT NULL THEN {sql}" for needs, known, sql in ways if needs <= fields)
-    return f"CASE {whens} END" if whens else "CAST(NULL AS STRING)"

@@ -33,6 +33,8 @@ GOOD = {
 }  # fmt: skip
 PLACES = {
     "postgresql": '"lsn":123456789,"txId":7,"schema":"public"',
+    "postgresql, overtaken": r'"lsn":123456789,"sequence":"[\"123456790\",\"123456789\"]"',
+    "postgresql, incremental": r'"lsn":null,"sequence":"[null,\"123456789\"]"',
     "mysql": '"file":"binlog.000003","pos":154,"row":0,"gtid":null',
     "mysql, later": '"file":"binlog.1000000","pos":154,"row":0',
     "no row": '"file":"binlog.000003","pos":154',
@@ -139,6 +141,7 @@ def test_what_is_no_plain_envelope_is_left_to_spark_sql(spark: SparkSession, bro
         b'{"op":"c","after":{"id":1,"name":-0}}', b'{"op":"c","after":[]}', b'{"op":"c","after":"null"}',
         b'{"op":"c","after":{"id":1}', b'{"op":"c","after":{"id":1}}x', b'{"op":"c","after":{"id":1}}{"op":"d"}',
         b'{"op":"c","after":{"id":1},"source":{"lsn":"1"}}', b'{"op":"c","after":{"id":1},"source":7}',
+        b'{"op":"c","after":{"id":1},"source":{"lsn":8,"sequence":["9","8"]}}',
         b'{"op":"c","after":{"id":1},"ts_ms":1.0}', b'{"payload":"x","op":"c","after":{"id":1}}', b"", b"null", b"[]",
     ]  # fmt: skip
     assert compared(spark, broker, values, debezium()) == set()

@@ -173,18 +173,23 @@ def test_a_truncate_of_a_table_that_keeps_deleted_rows_is_a_bad_record(lake: Lak
             {"commit_lsn": "00000025:000004c0:001a", "change_lsn": None, "event_serial_no": None},
             {"commit_lsn": "00000025:000004d0:0003", "change_lsn": "00000025:000004d0:0002", "event_serial_no": 1},
         ),
-        ({"scn": "2868546", "txId": None}, {"scn": "12868546", "commit_scn": "12868550", "txId": "6.28.807"}),
+        ({"scn": "12868546", "txId": None}, {"scn": "2868546", "commit_scn": "12868550", "txId": "6.28.807"}),
+        ({"lsn": 200, "sequence": '[null,"200"]'}, {"lsn": 150, "sequence": '["205","150"]', "txId": 571}),
+        ({"sequence": '["190","200"]'}, {"lsn": 150, "sequence": '["203","150"]', "txId": 571}),
     ],
-    ids=["SQL Server", "Oracle"],
+    ids=["SQL Server", "Oracle", "PostgreSQL", "PostgreSQL, incremental"],
 )
 def test_a_snapshot_is_older_than_what_comes_after_it(
     snapshot: dict[str, Any], change: dict[str, Any], lake: Lake, topic: Topic
 ) -> None:
-    def event(op: str, name: str, source: dict[str, Any]) -> dict[str, Any]:
-        return {"op": op, "before": None, "after": {"id": 1, "name": name, "amount": "1.00"}, "source": source}
+    """Also than a change that is before it in the log, and was committed behind it. The snapshot is read last."""
 
-    topic.send(("1", event("u", "new", change)), partition=0)
-    topic.send(("1", event("r", "old", snapshot)), partition=1)
+    def event(op: str, number: int, name: str, source: dict[str, Any]) -> dict[str, Any]:
+        part = "before" if op == "d" else "after"
+        return {"op": op, part: {"id": number, "name": name, "amount": "1.00"}, "source": source}
+
+    topic.send(("1", event("u", 1, "new", change)), ("2", event("d", 2, "gone", change)), partition=0)
+    topic.send(*((str(number), event("r", number, "old", snapshot)) for number in (1, 2)), partition=1)
     ordered = options(sink={"key": "id", "sequence_by": "_source_position"})
     if "txId" in change:
         with pytest.raises(BadRecord, match=r"field source\.txId: not a BIGINT, but '6\.28\.807'") as caught:
@@ -195,6 +200,7 @@ def test_a_snapshot_is_older_than_what_comes_after_it(
     assert held(lake) == {1: ("new", "1.00")}
     assert verify(lake, "upsert", **ordered).ok
     lake.pipeline("append", value=ordered["value"]).run()
+    assert "sequence" not in lake.frame("append").schema["_source"].dataType.names
     assert {row[0] for row in lake.sql("SELECT _source.txId FROM {t}")} == {change.get("txId"), None}
     assert verify(lake, "append", value=ordered["value"]).ok
 

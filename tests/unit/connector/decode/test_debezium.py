@@ -1,13 +1,10 @@
-"""Debezium's events without Spark: the types of their columns, and the position of a change in its database's log, as
-SQL of the pipeline and of the auditor, run in SQLite."""
+"""Debezium's events without Spark: the types of their columns, and what stands for a value that wasn't sent."""
 
 from __future__ import annotations
 
 import base64
 import json
-import re
 import sqlite3
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,65 +14,10 @@ from pyspark.sql.types import StringType, StructType
 from connector.audit import debezium as auditor
 from connector.audit.formats import forms
 from connector.config import DebeziumFormat, PipelineConfig, parse
-from connector.decode import debezium as pipeline
 from connector.decode import record_format
 from connector.decode.unavailable import unavailable
 from sinks.errors import ConfigurationError
 from sinks.spark.schema_changes import Differences, differences
-
-BINLOG, LSNS = ["file", "pos", "row"], ["commit_lsn", "change_lsn", "event_serial_no"]
-
-
-def positions(fields: Sequence[str], events: Sequence[tuple[object, ...]]) -> list[str]:
-    """Those of these events' sources, on which pipeline and auditor agree."""
-    of_auditor = auditor._place(fields)
-    assert of_auditor is not None
-    connection = sqlite3.connect(":memory:")
-    for name, arguments, function in (
-        ("concat", -1, lambda *texts: None if None in texts else "".join(map(str, texts))),
-        ("lpad", 3, lambda text, length, fill: None if text is None else str(text).rjust(length, fill)),
-        ("repeat", 2, lambda text, times: text * times),
-        ("overlay", 4, lambda text, put, at, taken: text[: at - 1] + put + text[at - 1 + taken :]),
-        ("substring_index", 3, lambda text, mark, _: text.rsplit(mark, 1)[-1]),
-        ("regexp_extract", 3, lambda text, pattern, group: re.search(pattern, text)[group]),  # type: ignore[index]
-    ):
-        connection.create_function(name, arguments, function)
-    connection.execute(f"CREATE TABLE at ({', '.join(fields)})")
-    connection.executemany(f"INSERT INTO at VALUES ({', '.join('?' * len(fields))})", events)
-    sqls = pipeline._position("at", set(fields)), of_auditor
-    found = connection.execute(f"SELECT {', '.join(sqls)} FROM at ORDER BY at.rowid").fetchall()
-    assert all(ours == theirs for ours, theirs in found)
-    return [ours for ours, _ in found]
-
-
-def test_a_change_in_a_later_log_of_mysql_is_later_however_many_digits_its_number_has() -> None:
-    logs = [1, 99, 10**5, 10**6 - 2, 10**6 - 1, 10**6, 10**6 + 1, 10**7 - 1, 10**7, 2**31 - 1]
-    in_order = [(f"mysql-bin.{log:06}", pos, row) for log in logs for pos in (4, 10**9) for row in (0, 11)]
-    found = positions(BINLOG, in_order)
-    assert found == sorted(found)
-    assert len(set(found)) == len(found)
-
-
-def test_positions_that_are_in_tables_stay() -> None:
-    assert positions(BINLOG, [("a.b.000007", 5, 1), ("binlog.7", 5, 1), ("mysql-bin.999999", 5, 0)]) == [
-        f"{file}:00000000000000000005:{row:010}"
-        for file, row in (("a.b.000007", 1), ("binlog.7", 1), ("mysql-bin.999999", 0))
-    ]
-
-
-def test_a_later_change_of_informix_is_later_however_many_digits_its_number_has() -> None:
-    numbers = [0, 7, 23 * 2**32, 24 * 2**32, 627404540485812, 10**15, 2**63 - 1]
-    found = positions(LSNS, [(str(commit), str(change), None) for commit in numbers for change in numbers])
-    assert found == sorted(found)
-    assert len(set(found)) == len(numbers) ** 2
-    assert found[0] > "627404540760620:627404540485812:"  # as a table may have it
-
-
-def test_a_position_of_sql_server_stays_as_it_is() -> None:
-    commit, change = "00000027:00000758:0005", "00000027:00000758:0003"
-    assert positions(LSNS, [(commit, change, 1), (commit, None, None)]) == [
-        f"{commit}:{change}:0000000001", f"{commit}::",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("placeholder", ["__debezium_unavailable_value", "nö value"])

@@ -1,0 +1,79 @@
+"""``_source_position``: where a change is in the database's own log, as text that sorts as the changes of a row do.
+
+PostgreSQL and Oracle write a change into the log when it is made, and nobody sees it before its transaction commits. So
+a snapshot may be further in the log than a change that it doesn't contain. The position is the change's own place, or
+that of a commit if it is later: Oracle's is the commit of the change's transaction, PostgreSQL's that of the
+transaction before it, as events don't have their own. Either is between the change and its commit. A row is locked
+that long, so the changes of one row are in order wherever in between each is placed; and a snapshot is behind every
+commit that it has seen. Rows that are in tables may have the change's own place: that is in between as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sinks.spark.sql import literal
+
+
+def position(event: str, fields: Collection[str]) -> str:
+    """SQL of it. Null if the connector's kind of position isn't known.
+
+    ``event``: SQL of the STRUCT of an event, whose ``source`` has these ``fields``.
+    """
+    source = f"{event}.source"
+    pos, row = _padded(f"{source}.pos"), _padded(f"{source}.row", 10) if "row" in fields else literal("")
+    number = f"coalesce({_padded(f'{source}.event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
+    lsn, scn = _padded(f"{source}.lsn"), _padded(f"{source}.scn")
+    last_commit = commit = None
+    if "sequence" in fields:
+        # A text, ["the last commit before the transaction", "the change"], with null for what isn't known. An
+        # incremental snapshot has no lsn beside it.
+        last_commit, change = (_number(f"{source}.sequence", each) for each in ('"([0-9]+)",', ',"([0-9]+)"'))
+        lsn = f"coalesce({lsn}, {change})"
+    if "commit_scn" in fields:
+        commit = _number(f"{source}.commit_scn", "^([0-9]+)$")
+    ways = (  # the fields that it needs, what tells that an event has them, and the position
+        ({"lsn"}, lsn, _behind(last_commit, lsn, event)),  # PostgreSQL
+        ({"file", "pos"}, f"{source}.pos", f"concat({_binlog(source)}, ':', {pos}, ':', {row})"),  # MySQL, MariaDB
+        (  # SQL Server, Db2, Informix. A snapshot of SQL Server has no change_lsn.
+            {"commit_lsn", "change_lsn"},
+            f"coalesce({source}.commit_lsn, {source}.change_lsn)",
+            f"concat({_lsn(f'{source}.commit_lsn')}, ':', {_lsn(f'{source}.change_lsn')}, ':', {number})",
+        ),
+        ({"scn"}, scn, _behind(commit, scn, event)),  # Oracle
+    )
+    whens = " ".join(f"WHEN {known} IS NOT NULL THEN {sql}" for needs, known, sql in ways if needs <= {*fields})
+    return f"CASE {whens} END" if whens else "CAST(NULL AS STRING)"
+
+
+def _padded(number: str, digits: int = 20) -> str:
+    return f"lpad(CAST({number} AS STRING), {digits}, '0')"
+
+
+def _number(text: str, pattern: str) -> str:
+    """SQL of the number that a pattern without quotes finds in a text. Null if there is none."""
+    return f"lpad(nullif(regexp_extract({text}, '{pattern}', 1), ''), 20, '0')"
+
+
+def _behind(commit: str | None, own: str, event: str) -> str:
+    """SQL of the later place of the two. What a snapshot reads is before all changes of that place, and the changes of
+    a transaction that are behind one commit are in their own order."""
+    if commit is None:
+        return own
+    return (
+        f"CASE WHEN {event}.op = 'r' THEN greatest({own}, {commit}) "
+        f"WHEN {commit} >= {own} THEN concat({commit}, ':', {own}) ELSE {own} END"
+    )
+
+
+def _binlog(source: str) -> str:
+    """SQL of the name of MySQL's log, which sorts by its number. After binlog.999999 comes binlog.1000000, with a mark
+    here for each digit more than six. Rows that are in tables have names of six digits as they are."""
+    digits = f"length(substring_index({source}.file, '.', -1))"
+    return f"overlay({source}.file, repeat('~', {digits} - 6), length({source}.file) - {digits} + 1, 0)"
+
+
+def _lsn(found: str) -> str:
+    """SQL of a part of a position. Informix' is a number of any length, which may be in tables as it was: with a mark
+    it sorts behind those. That of SQL Server and Db2 has colons, and always the same length."""
+    return f"coalesce(CASE WHEN {found} LIKE '%:%' THEN {found} ELSE concat('~', lpad({found}, 20, '0')) END, '')"
