@@ -76,6 +76,9 @@ def _unusable(why: str) -> UnusableSchema:
 class _Reading:
     def __init__(self, document: _Node) -> None:
         self._document = document
+        named = document.get("$schema") if isinstance(document, dict) else None
+        self._newer = named is not None and "draft-0" not in str(named)
+        """Of a draft in which what is beside a $ref holds as well."""
 
     def kind(self, node: _Node, above: tuple[int, ...]) -> DataType:
         """The type of a schema's values. ``above``: the schemas that it is a part of, by identity."""
@@ -109,7 +112,7 @@ class _Reading:
             raise _unusable("an object has patternProperties")
         if not named and isinstance(others, dict):
             return T.MapType(T.StringType(), self.kind(others, above))
-        if not named or (isinstance(others, dict) and _OF_A_TYPE & others.keys()):
+        if not named or _typed(others) or _typed(node.get("unevaluatedProperties")):
             raise _unusable("an object may have fields that nothing names")
         if "" in named or len({name.lower() for name in named}) < len(named):
             raise _unusable("the names of an object's properties can't be columns")
@@ -159,19 +162,22 @@ class _Reading:
                 raise _unusable("it is recursive, or nested too deeply")
             above = (*above, id(node))
             if "$ref" in node:
+                if self._newer and _adds(node):
+                    raise _unusable("a $ref has more beside it")
                 node = self._at(node["$ref"])
                 continue
-            choices = [each for word in _CHOICES if word in node for each in _listed(node[word])]
-            choices = [each for each in choices if not isinstance(each, dict) or _OF_A_TYPE & each.keys()]
-            if not choices:
+            if "$dynamicRef" in node or "$recursiveRef" in node:
+                raise _unusable("it refers to what depends on where it is referred from")
+            choices = _choices(node)
+            if not choices and not _conditional(node):
                 return node, above
             values = [
                 each
                 for each in choices
                 if not (isinstance(each, dict) and (each.get("type") in ("null", ["null"]) or each == {"const": None}))
             ]
-            own = _OF_A_TYPE - set(_CHOICES)
-            if len(values) != 1 or own & node.keys() or "if" in node:
+            own = {*(_OF_A_TYPE - set(_CHOICES)), "if"} & node.keys()
+            if len(values) != 1 or own or _conditional(node) or _typed(node.get("unevaluatedProperties")):
                 raise _unusable("a value may be of several types")
             node = values[0]
 
@@ -186,6 +192,32 @@ class _Reading:
             except (IndexError, KeyError, TypeError, ValueError):
                 raise _unusable("it refers to a part that isn't there") from None
         return found
+
+
+def _choices(node: Mapping[str, _Node]) -> list[_Node]:
+    """Of the schemas that a value is combined of, those that say a type."""
+    every = [each for word in _CHOICES if word in node for each in _listed(node[word])]
+    return [each for each in every if not isinstance(each, dict) or _typed(each)]
+
+
+def _conditional(node: Mapping[str, _Node], depth: int = 0) -> bool:
+    """Whether a schema says more of a value that has a field of some name."""
+    words = [node[word] for word in ("dependentSchemas", "dependencies") if isinstance(node.get(word), dict)]
+    return any(_typed(each, depth + 1) for of_word in words for each in of_word.values())
+
+
+def _adds(node: Mapping[str, _Node]) -> bool:
+    """Whether a schema says more of a value than one type, or a list of what it may be."""
+    named = {"properties", "patternProperties", "items", "prefixItems"} & node.keys()
+    others = _typed(node.get("additionalProperties")) or _typed(node.get("unevaluatedProperties"))
+    return bool(named or _choices(node)) or others or _conditional(node)
+
+
+def _typed(node: _Node, depth: int = 0) -> bool:
+    if not isinstance(node, dict) or depth > _LEVELS:
+        return depth > _LEVELS
+    parts = [node.get(word) for word in ("then", "else", "unevaluatedProperties")]
+    return bool(_OF_A_TYPE & node.keys()) or _conditional(node, depth) or any(_typed(each, depth + 1) for each in parts)
 
 
 def _listed(node: _Node) -> Sequence[_Node]:

@@ -27,6 +27,14 @@ _SHAPING = frozenset((
 ))  # fmt: skip
 """The words that say of which type a value is."""
 _COMBINED = ("allOf", "oneOf", "anyOf", "then", "else")
+_DEPENDENT = ("dependentSchemas", "dependencies")
+_OTHERS = ("additionalProperties", "unevaluatedProperties")
+_LIMITING = frozenset(("$ref", "type", "enum", "const", *_COMBINED, *_OTHERS))
+"""Words of ``_SHAPING`` that add nothing to the type that a reference beside them leads to, or not by themselves."""
+_DYNAMIC = ("$dynamicRef", "$recursiveRef")
+_SIBLINGS_IGNORED = "/draft-0"
+"""In the name of a draft: before 2019-09 a reference stands alone, and what is beside it says nothing."""
+_DEFAULT = "http://json-schema.org/draft-07/schema"
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _DIGITS = 38
 _OF_CONNECT: Mapping[str, Mapping[str, str]] = {
@@ -98,6 +106,8 @@ class _Mapping:
     def __init__(self, root: Node, of: str) -> None:
         self._root = root
         self._of = of
+        draft = root.get("$schema", _DEFAULT) if isinstance(root, dict) else _DEFAULT
+        self._alone = _SIBLINGS_IGNORED in str(draft)
 
     def columns(self) -> str:
         part, kind = self._typed(_Part(self._root, "#"))
@@ -139,8 +149,7 @@ class _Mapping:
         return f"MAP<STRING, {self._type(part.at('additionalProperties'))}>"
 
     def _fields(self, part: _Part) -> Mapping[str, str]:
-        others = part.node.get("additionalProperties")
-        if part.node.get("patternProperties") or (isinstance(others, dict) and _says_a_type(others)):
+        if part.node.get("patternProperties") or _has_typed_others(part.node):
             raise self._fault(part, "has properties, and others whose names it doesn't say")
         found: dict[str, str] = {}
         for name in part.node["properties"]:
@@ -193,21 +202,30 @@ class _Mapping:
             raise self._fault(part, "takes any value" if node is True else "isn't a schema")
         if part.level > _DEEPEST:
             raise self._fault(part, f"is nested too deeply: more than {_DEEPEST} levels")
-        if "$ref" in node:
+        if "$ref" in node and self._alone:
             return self._resolved(self._referred(part))
-        branches = [
+        for word in _DYNAMIC:
+            if word in node:
+                raise self._fault(part, f"has {word}, which may lead to several places")
+        alternatives = [
             part.at(word, *at)
             for word in _COMBINED
             if word in node
             for at in ([(number,) for number in range(len(node[word]))] if isinstance(node[word], list) else [()])
         ]
-        shaping = [branch for branch in branches if not isinstance(branch.node, dict) or _says_a_type(branch.node)]
-        if not shaping:
+        shaping = [each for each in alternatives if not isinstance(each.node, dict) or _says_a_type(each.node)]
+        dependent = any(map(_says_a_type, _dependents(node)))
+        if "$ref" in node:
+            if shaping or dependent or _has_typed_others(node) or (_SHAPING - _LIMITING) & node.keys():
+                raise self._fault(part, "has no one type: it has a $ref, and more beside it that says a type")
+            return self._resolved(self._referred(part))
+        if not shaping and not dependent:
             return part
         rest = [branch for branch in shaping if not _is_null(branch.node)]
-        if len(rest) == 1 and not _SHAPING - set(_COMBINED) & node.keys() and "if" not in node:
+        own = dependent or "if" in node or _has_typed_others(node) or (_SHAPING - set(_COMBINED)) & node.keys()
+        if len(rest) == 1 and not own:
             return self._resolved(rest[0])
-        words = " and ".join(word for word in _COMBINED if word in node)
+        words = " and ".join(word for word in (*_COMBINED, *_DEPENDENT) if word in node)
         raise self._fault(part, f"has no one type: it combines several by {words}")
 
     def _referred(self, part: _Part) -> _Part:
@@ -226,8 +244,22 @@ class _Mapping:
         return _Part(node, reference, (*part.within, reference), part.level + 1)
 
 
-def _says_a_type(node: Mapping[str, Node]) -> bool:
-    return bool(_SHAPING & node.keys())
+def _says_a_type(node: Mapping[str, Node], level: int = 0) -> bool:
+    """Whether a schema says of which type a value is, or which fields it has, maybe under a condition."""
+    inner = [node[word] for word in ("then", "else", "unevaluatedProperties") if isinstance(node.get(word), dict)]
+    inner += _dependents(node)
+    return level > _DEEPEST or bool(_SHAPING & node.keys()) or any(_says_a_type(each, level + 1) for each in inner)
+
+
+def _dependents(node: Mapping[str, Node]) -> list[Mapping[str, Node]]:
+    """The schemas that hold if there is a field of some name. Names that it needs beside it are no schema."""
+    found = [node[word].values() for word in _DEPENDENT if isinstance(node.get(word), dict)]
+    return [each for of_word in found for each in of_word if isinstance(each, dict)]
+
+
+def _has_typed_others(node: Mapping[str, Node]) -> bool:
+    """Whether a schema says the type of fields whose names it doesn't say."""
+    return any(isinstance(node.get(word), dict) and _says_a_type(node[word]) for word in _OTHERS)
 
 
 def _is_null(node: Node) -> bool:

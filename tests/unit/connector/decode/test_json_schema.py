@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from json_schema_cases import DRAFTS, SINCE_2019
 from pyspark.sql import types as T
 
 from connector.audit import json_schema as audited
@@ -70,6 +71,9 @@ def record(**properties: object) -> dict[str, Any]:
         ({"type": "object", "additionalProperties": {"type": "number"}}, "MAP<STRING, DOUBLE>"),
         ({"type": "object", "additionalProperties": {"$ref": "#/definitions/address"}},
          "MAP<STRING, STRUCT<`city`: STRING, `zip`: BIGINT>>"),
+        ({"allOf": [ADDRESS], "unevaluatedProperties": False}, "STRUCT<`city`: STRING, `zip`: BIGINT>"),
+        ({**ADDRESS, "dependencies": {"zip": ["city"], "city": {"minProperties": 2}}},
+         "STRUCT<`city`: STRING, `zip`: BIGINT>"),
         ({**ADDRESS, "required": ["city"], "additionalProperties": False, "anyOf": [{"required": ["zip"]}],
           "if": {"required": ["zip"]}, "then": {"minProperties": 2}}, "STRUCT<`city`: STRING, `zip`: BIGINT>"),
     ],
@@ -92,6 +96,13 @@ def test_a_record_may_be_given_by_a_reference_or_be_null() -> None:
         ({"enum": ["a", 1]}, "", "several types: string, integer"),
         ({"allOf": [ADDRESS, ADDRESS]}, "", "combines several by allOf"),
         ({**ADDRESS, "if": {}, "then": record(more={"type": "string"})}, "", "combines several by then"),
+        ({**ADDRESS, "dependentSchemas": {"zip": record(more={"type": "string"})}}, "", "several by dependentSchemas"),
+        ({**ADDRESS, "dependencies": {"zip": record(more={"type": "string"})}}, "", "combines several by dependencies"),
+        ({"dependencies": {"zip": ADDRESS}}, "", "combines several by dependencies"),
+        ({**ADDRESS, "allOf": [{"if": {}, "then": record(more={"type": "string"})}]}, "", "combines several by allOf"),
+        ({**ADDRESS, "unevaluatedProperties": {"type": "string"}}, "", "others whose names it doesn't say"),
+        ({"allOf": [ADDRESS], "unevaluatedProperties": {"type": "string"}}, "", "combines several by allOf"),
+        ({**ADDRESS, "$dynamicRef": "#more"}, "", "has $dynamicRef"),
         ({"type": "array", "items": [{"type": "string"}]}, "", "is a tuple"),
         ({"type": "array", "prefixItems": [{"type": "string"}], "items": False}, "", "is a tuple"),
         ({"type": "array"}, "", "doesn't say what its items are"),
@@ -120,6 +131,42 @@ def test_what_has_no_one_type_is_refused_with_its_place(schema: object, where: s
     assert "schema:" in caught.value.hint
     with pytest.raises(UnusableSchema):
         of_auditor(whole)
+
+
+MORE = record(more={"type": "string"})
+
+
+@pytest.mark.parametrize(
+    ("beside", "loses"),
+    [
+        (MORE, True),
+        ({"properties": {"more": {}}}, True),
+        ({"patternProperties": {"^x": {"type": "string"}}}, True),
+        ({"additionalProperties": {"type": "string"}}, True),
+        ({"unevaluatedProperties": {"type": "string"}}, True),
+        ({"allOf": [MORE]}, True),
+        ({"oneOf": [{"type": "null"}, MORE]}, True),
+        ({"if": {"required": ["zip"]}, "then": MORE}, True),
+        ({"dependentSchemas": {"zip": MORE}}, True),
+        ({"description": "of the customer", "type": "object", "default": {}}, False),
+        ({"additionalProperties": False, "unevaluatedProperties": False}, False),
+        ({"anyOf": [{"required": ["zip"]}], "dependentSchemas": {"zip": {"required": ["city"]}}}, False),
+        ({"if": {"required": ["zip"]}, "then": {"minProperties": 2}}, False),
+    ],
+)
+@pytest.mark.parametrize("draft", [None, 4, 6, 7, 2019, 2020])
+def test_what_is_beside_a_reference_is_no_silent_loss(draft: int | None, beside: dict[str, Any], loses: bool) -> None:
+    """The drafts before 2019-09 say that it doesn't count."""
+    whole = {**record(at={"$ref": "#/definitions/address", **beside}), "definitions": {"address": ADDRESS}}
+    if draft is not None:
+        whole["$schema"] = DRAFTS[draft]
+    if loses and draft in SINCE_2019:
+        with pytest.raises(UnusableSchema, match=r"#/properties/at has no one type: it has a \$ref"):
+            of_pipeline(whole)
+        with pytest.raises(UnusableSchema):
+            of_auditor(whole)
+    else:
+        assert of_pipeline(whole) == of_auditor(whole) == "`at` STRUCT<`city`: STRING, `zip`: BIGINT>"
 
 
 def test_a_recursive_reference_is_refused_where_it_closes_the_circle() -> None:
