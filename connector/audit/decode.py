@@ -242,25 +242,50 @@ def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Rec
 
 def _selected(records: DataFrame, sql: str) -> Records:
     """The result of the SELECT, with the coordinates added to its list."""
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
+    records = records.drop(PROBLEM, RAW)
     kept = [*COORDINATES, TOMBSTONE, *([LACKS] if LACKS in records.columns else [])]
-    records.drop(PROBLEM, RAW).createOrReplaceTempView("records")
-    head = _select_list(sql)
-    try:
-        result = records.sparkSession.sql(f"{sql[:head]} struct({', '.join(kept)}) AS `{_AT}`, {sql[head:]}")
-        own = StructType([part for part in result.schema if part.name not in (_AT, *kept)])
-    except PySparkException as error:
-        said = next(line for line in str(error).splitlines() if line.strip())
-        raise ConfigurationError(f"transform: Spark doesn't take it: {said.strip()}") from None
+    _refuse_made(records, sql, kept)
+    result = _result(records, sql, kept)
+    own = StructType([part for part in result.schema if part.name.lower() not in (_AT, *kept)])
     frame = result.select(
         *(F.col(identifier(name)) for name in own.names),
         *(F.col(f"`{_AT}`.{name}").alias(name) for name in kept),
         F.lit(None).cast("string").alias(PROBLEM),
     )
     return Records(frame, own, several=True)
+
+
+def _refuse_made(records: DataFrame, sql: str, kept: Sequence[str]) -> None:
+    """Raises ConfigurationError if the SELECT makes another column of a name that is Lakelock's own.
+
+    A column has its mark also in the result, if it is selected as it is. What is computed has none.
+    """
+    from pyspark.sql import functions as F
+
+    for name in kept:
+        records = records.withColumn(name, F.col(name).alias(name, metadata={_AT: name}))
+    place, *own = _result(records, sql, kept).schema
+    for part in (*place.dataType, *own):  # type: ignore[misc]
+        name = part.name.lower()
+        if name in (*kept, PROBLEM, RAW) and part.metadata.get(_AT) != name:
+            raise ConfigurationError(f"transform: {name} is a column of Lakelock's own; give yours another name.")
+
+
+def _result(records: DataFrame, sql: str, kept: Sequence[str]) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    records.createOrReplaceTempView("records")
+    head = _select_list(sql)
+    try:
+        result = records.sparkSession.sql(f"{sql[:head]} struct({', '.join(kept)}) AS `{_AT}`, {sql[head:]}")
+        _ = result.schema  # makes Spark Connect analyse the frame here
+    except PySparkException as error:
+        said = next(line for line in str(error).splitlines() if line.strip())
+        raise ConfigurationError(f"transform: Spark doesn't take it: {said.strip()}") from None
+    return result
 
 
 def _select_list(sql: str) -> int:

@@ -34,7 +34,7 @@ from connector.engine.renamed import refuse_renamed, refuse_what_it_has
 from connector.engine.replaced import refuser
 from connector.engine.routes import Routes, routed
 from connector.engine.short_runs import SMALL, is_short
-from connector.engine.transformed_deletes import refuse_lost_deletes
+from connector.engine.transformed_deletes import refuse_unfit_select
 from connector.protocol.row_shape import with_schemas
 from connector.protocol.row_shape import with_settings as with_row_settings
 from connector.protocol.steps import Observer
@@ -108,18 +108,12 @@ class Assembly:
         with for_few(self.spark, self.config.spark_options, few=self.small):
             self._make_ready()
 
-    def refuse_lost_deletes(self) -> None:
-        """Raises ConfigurationError if ``transform`` leaves deletes out without saying so."""
-        if self.config.route is not None:
-            sinks: Sequence[object] = [*self.config.route.sinks.values()]
-            outputs = [*self.outputs] * len(sinks)  # the tables of a route are one output
-        else:
-            sinks, outputs = self.config.sinks, [*self.outputs]
-        for sink, output in zip(sinks, outputs, strict=True):
-            refuse_lost_deletes(self.config, sink, output.decode, no_records(self.spark))
+    def refuse_unfit_select(self) -> None:
+        """Raises ConfigurationError if ``transform`` leaves deletes out, or makes a column of Lakelock's own."""
+        refuse_unfit_select(self.config, [output.decode for output in self.outputs], no_records(self.spark))
 
     def _make_ready(self) -> None:
-        self.refuse_lost_deletes()
+        self.refuse_unfit_select()
         if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()
         if self.log is not None:

@@ -1,7 +1,7 @@
 """Whether deletes get through the user's `transform`: they have few columns, so that a WHERE easily leaves them out.
 Truncates have none.
 
-And whether the SELECT still says what the database didn't send.
+And whether the SELECT still says what the database didn't send, and makes no column that Lakelock makes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from connector.config import KeyedSink, PipelineConfig
 from connector.config.transform_sql import condition_names
 from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import OP
-from connector.decode.records import TOMBSTONE
+from connector.decode.records import CARRIED, PROBLEM, TOMBSTONE
+from connector.decode.transform import refuse_made
 from connector.derive.changes import truncates
 from connector.engine.decoders import Decoder
 from sinks.errors import ConfigurationError
@@ -30,6 +31,21 @@ log = logging.getLogger("lakelock.decode")
 
 _SAMPLES = ("x", "1", "2000-01-01", "true")
 _PLACE = {"_topic": "'t'", "_partition": "0", "_offset": "0L", "_timestamp": "TIMESTAMP'2000-01-01 00:00:00'"}
+
+
+def refuse_unfit_select(config: PipelineConfig, decode_each: Sequence[Decoder], none: DataFrame) -> None:
+    """Raises ConfigurationError if ``transform`` leaves deletes out without saying so, or makes a column of Lakelock's
+    own. ``decode_each``: of each sink, and one for all tables of a route. ``none``: no records, as Kafka gives them."""
+    if config.transform is None:
+        return
+    for number, decode in enumerate({decode.decode: decode for decode in decode_each}.values()):
+        records = decode.decode(none).drop(PROBLEM)
+        refuse_made(records, config.transform, CARRIED, view=f"lakelock_columns_{number}")
+    sinks: Sequence[object] = config.sinks
+    if config.route is not None:
+        sinks, decode_each = [*config.route.sinks.values()], [*decode_each] * len(config.route.sinks)
+    for sink, decode in zip(sinks, decode_each, strict=True):
+        refuse_lost_deletes(config, sink, decode, none)
 
 
 def refuse_lost_deletes(config: PipelineConfig, sink: object, decode: Decoder, none: DataFrame) -> None:

@@ -35,7 +35,7 @@ def checked(config: PipelineConfig, assembly: Assembly, *, plain: bool = False) 
     topic = letters_topic(config)
     if topic is not None:
         topic.check()
-    assembly.refuse_lost_deletes()
+    assembly.refuse_unfit_select()
     # The tables of a route are one output.
     sinks = [
         _checked_sink(output, sink, plain=plain)

@@ -2,7 +2,12 @@
 
 import pytest
 from conftest import Lake, Topic
+from pyspark.sql import SparkSession
 
+from connector.audit.decode import transformed
+from connector.audit.records import Records
+from connector.decode.records import CARRIED
+from connector.decode.transform import refuse_made, transform
 from sinks.errors import ConfigurationError
 
 pytestmark = pytest.mark.compiled
@@ -49,6 +54,10 @@ def test_columns_of_a_transform(sql: str, columns: list[str], lake: Lake, topic:
         ("SELECT k FROM (SELECT k FROM records)", "added automatically"),
         ("DROP TABLE records", "write one SELECT"),
         ("SELECT k, n AS K FROM records", "there twice"),
+        (
+            "SELECT *, n = 1 AS _tombstone FROM records",
+            "transform: makes _tombstone, which is a column of Lakelock's own",
+        ),
     ],
 )
 def test_what_does_not_work_row_by_row_is_refused(sql: str, said: str, lake: Lake, topic: Topic) -> None:
@@ -57,6 +66,41 @@ def test_what_does_not_work_row_by_row_is_refused(sql: str, said: str, lake: Lak
         lake.pipeline(transform=sql).run()
     assert said in f"{caught.value} {caught.value.hint}"
     assert not lake.path().exists()
+
+
+_RECORD = """
+    SELECT 'a' AS k, TIMESTAMP'2026-11-01 00:00:00' AS at, named_struct('_timestamp', 1) AS s, 't' AS _topic,
+    0 AS _partition, 0L AS _offset, TIMESTAMP'2026-11-02 00:00:00' AS _timestamp, false AS _tombstone
+"""
+_INNER = "_topic, _partition, _offset, _tombstone"
+
+
+def test_a_select_passes_lakelocks_columns_on_and_makes_none(spark: SparkSession) -> None:
+    records = spark.sql(_RECORD)
+    every = Records(records.selectExpr("*", "CAST(NULL AS STRING) AS _problem"), records.schema)
+    for sql in (
+        "SELECT * FROM records",
+        "SELECT k, _timestamp, _TOMBSTONE, _offset AS s FROM records",
+        "SELECT r.*, n FROM (SELECT * FROM records WHERE _timestamp > at) AS r LATERAL VIEW explode(array(1, 2)) AS n",
+    ):
+        refuse_made(records, sql, CARRIED, view="v")
+        made = transform(records, sql, CARRIED, view="v")
+        own = [name for name in made.columns if name not in CARRIED]
+        assert own == transformed(every, sql).columns.names
+        assert not any(field.metadata for field in made.schema)
+    for name, sql in {
+        "_tombstone": "SELECT k, k = 'a' AS _tombstone FROM records",
+        "_timestamp": "SELECT *, at AS _Timestamp FROM records",
+        "_offset": "SELECT k, _offset + 1 AS _offset FROM records",
+        "_partition": "SELECT k, _offset AS _partition FROM records",
+        "_raw": "SELECT k, k AS _raw FROM records",
+        "_timestamp ": "SELECT k, s.* FROM records",
+        "_timestamp  ": f"SELECT k FROM (SELECT k, at AS _timestamp, {_INNER} FROM records)",
+    }.items():
+        with pytest.raises(ConfigurationError, match=f"makes {name.strip()}, which is a column of Lakelock's own"):
+            refuse_made(records, sql, CARRIED, view="v")
+        with pytest.raises(ConfigurationError, match=f"{name.strip()} is a column of Lakelock's own"):
+            transformed(every, sql)
 
 
 @pytest.mark.parametrize(

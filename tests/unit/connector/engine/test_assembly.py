@@ -25,7 +25,7 @@ def test_the_table_of_dead_letters_needs_conditional_writes_as_well(
     monkeypatch.setattr(assembly, "require_conditional_writes", refuse)
     run: Any = SimpleNamespace(
         config=SimpleNamespace(dead_letters=SimpleNamespace(folder=folder, topic=None)),
-        spark=None, log=None, outputs=(), refuse_lost_deletes=lambda: None,
+        spark=None, log=None, outputs=(), refuse_unfit_select=lambda: None,
         field_check=SimpleNamespace(declared=False),
     )  # fmt: skip
     if folder is None:
