@@ -19,10 +19,11 @@ from connector.config import COORDINATES
 from connector.config.own_schema import SCHEMA_NAME
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import MapType, StructField
+    from pyspark.sql.types import MapType, StructField, StructType
 
 NAMED = "lakelock_named"
 """The table that a record of a route names, where its table has a schema of its own."""
@@ -31,8 +32,8 @@ _FOUND = "lakelock_problem"
 """What is wrong with a record, while its columns are made."""
 _CONTROL = "control"
 """That of one that says nothing of a row, and isn't wrong."""
-_TEXT = "lakelock_text_"
-"""The texts in Kafka's key that stand for numbers and the like."""
+_IN_KEY = "lakelock_key_"
+"""The columns of Kafka's key whose types aren't those of the value."""
 _STAR_INSIDE = re.compile(r"(?i)(?<!count)\s*\(\s*(\w+\s*\.\s*)?\*")
 """In a SELECT what makes one value of all columns, as ``struct(*)``: of a column more it would make another one."""
 _WHOLE, _FIRST = "lakelock_record", "lakelock_first"
@@ -84,15 +85,15 @@ def decoded(
         frame, of_key = read_by(frame, "key", forms.key)
     frame = _judged(frame, value, of_key, takes_tombstones=bool(key), exact=ruled if exact is None else exact)
     problem = F.col(_FOUND)
-    texts = [part for part in forms.value.columns if forms.key is not None and _text_for(part, key, forms.key)]
-    for part in texts:
-        frame = frame.withColumn(_TEXT + part.name, _of_tombstone(part, key, forms.key, of_key))
+    cast = _casts(forms.value.columns, key, forms.key) if forms.key is not None else {}
+    for name in cast:
+        part = forms.value.columns[name]
+        frame = frame.withColumn(_IN_KEY + name, _of_tombstone(part, key, forms.key, of_key))
 
     def field(part: StructField) -> Column:
         content = F.when(~tombstone, value.field(part))
-        if part in texts:
-            text = exact_json.of_text(part.dataType, identifier(_TEXT + part.name))
-            content = F.when(tombstone, F.expr(text)).otherwise(content)
+        if part.name in cast:
+            content = F.when(tombstone, F.expr(cast[part.name])).otherwise(content)
         elif part.name in key:
             content = F.when(tombstone, _of_tombstone(part, key, forms.key, of_key)).otherwise(content)
         # Spark keeps what it could read of a record that is no JSON. A filter would make it parse everything twice.
@@ -209,19 +210,22 @@ def _of_tombstone(part: StructField, key: Sequence[str], form: Form | None, read
     return read.value if len(key) == 1 else F.lit(None)
 
 
-def _text_for(part: StructField, key: Sequence[str], form: Form) -> bool:
-    """Whether Kafka's key holds a text for a column of another type, as ``"142"`` for a BIGINT."""
-    from pyspark.sql.types import AtomicType, StringType, StructType
+def _casts(columns: StructType, key: Sequence[str], form: Form) -> dict[str, str]:
+    """SQL of the key columns that have another type in Kafka's key than in the value, as the value's: a column has one
+    type. Raises ConfigurationError."""
+    from pyspark.sql.types import StructField, StructType
 
-    kind = form.type
-    if isinstance(kind, StructType):
-        if part.name not in kind.names:
-            return False
-        kind = kind[part.name].dataType
-    elif len(key) > 1:
-        return False
-    other = isinstance(part.dataType, AtomicType) and not isinstance(part.dataType, StringType)
-    return part.name in key and other and isinstance(kind, StringType)
+    alone = StructType([StructField(each, form.type) for each in key if len(key) == 1])
+    sent = form.type if isinstance(form.type, StructType) else alone
+    found = {}
+    for name in [each for each in columns.names if each in key and each in sent.names]:
+        kind, wanted = sent[name].dataType, columns[name].dataType
+        if sql_type(kind) != sql_type(wanted):
+            value = exact_json.cast(kind, wanted, identifier(_IN_KEY + name))
+            if value is None:
+                raise ConfigurationError(f"key: {name} has another type than in the value, and no exact cast to it.")
+            found[name] = value
+    return found
 
 
 def transformed(every: Records, sql: str | None, *, strict: bool = False) -> Records:

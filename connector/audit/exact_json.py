@@ -150,6 +150,25 @@ def of_text(kind: DataType, text: str) -> str:
     return f"IF({text} RLIKE {literal(no_text)}, NULL, {_of_plain_text(kind, text)})"
 
 
+def cast(kind: DataType, wanted: DataType, value: str) -> str | None:
+    """SQL of a value that isn't of JSON as another type; null if that one hasn't exactly this value. None: it has no
+    value of such a type."""
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.StringType):
+        return of_text(wanted, value) if isinstance(wanted, T.AtomicType) else None
+    numeric = isinstance(kind, T.NumericType)
+    if isinstance(wanted, T.StringType):
+        return f"try_cast({value} AS STRING)" if numeric or kind.typeName() in ("boolean", "date") else None
+    if not numeric or not isinstance(wanted, T.NumericType):
+        return None
+    there = f"try_cast({value} AS {sql_type(wanted)})"
+    same = f"try_cast({there} AS {sql_type(kind)}) <=> {value}"
+    if isinstance(wanted, T.LongType) and isinstance(kind, T.FloatType | T.DoubleType):
+        same += f" AND {value} < CAST('{2**63}' AS DOUBLE)"  # which would be cast to one less, and back
+    return f"IF({same}, {there}, NULL)"
+
+
 def _of_plain_text(kind: DataType, text: str) -> str:
     from pyspark.sql import types as T
 

@@ -17,7 +17,7 @@ from connector.config import Step
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
-from sinks.spark.types import is_utf8, sql_type
+from sinks.spark.types import is_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -186,17 +186,11 @@ def _cast(step: Step, part: StructField) -> Iterator[_Made]:
     """The auditor is no stricter than the pipeline: a record that a cast would change is a bad one for both, and where
     only the pipeline finds it bad, its letter is believed."""
     from pyspark.sql import functions as F
-    from pyspark.sql.types import DoubleType, FloatType, LongType, StringType
 
-    name, wanted = identifier(part.name), from_ddl(step.option[part.name])
-    value = f"try_cast({name} AS {sql_type(wanted)})"
-    if isinstance(part.dataType, StringType):
-        value = exact_json.of_text(wanted, name)
-    elif not isinstance(wanted, StringType):
-        same = f"try_cast({value} AS {sql_type(part.dataType)}) <=> {name}"
-        if isinstance(wanted, LongType) and isinstance(part.dataType, FloatType | DoubleType):
-            same += f" AND {name} < CAST('{2**63}' AS DOUBLE)"  # which would be cast to one less, and back
-        value = f"IF({same}, {value}, NULL)"
+    name = identifier(part.name)
+    value = exact_json.cast(part.dataType, from_ddl(step.option[part.name]), name)
+    if value is None:
+        raise ConfigurationError(f"steps: {part.name} has no exact {step.option[part.name]}.")
     yield _Made(part.name, F.expr(value), F.expr(f"{name} IS NOT NULL AND ({value}) IS NULL"))
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from connector.config import OWN_COLUMNS, Step
 from connector.config.nearest import did_you_mean
 from connector.decode.debezium import OP
+from connector.decode.exact_cast import as_text, exactly
 from connector.decode.mask import hashed, key_of_mask
 from connector.decode.records import CARRIED, KEY, PROBLEM, RAW, TOMBSTONE, also, told, type_of
-from connector.decode.tombstone_key import of_text
 from sinks.errors import ConfigurationError
 from sinks.spark.row_errors import problem
 from sinks.spark.sql import identifier, literal
@@ -180,7 +180,7 @@ def _masked(step: Step, name: str, kind: DataType, at: str) -> Iterator[Made]:
             hint="Flatten a STRUCT, drop the column, or give it as text by a transform of an earlier pipeline.",
         )
     assert step.salt is not None
-    text = identifier(name) if isinstance(kind, T.BinaryType) else _as_text(identifier(name))
+    text = identifier(name) if isinstance(kind, T.BinaryType) else as_text(identifier(name))
     yield Made(name, T.StringType(), hashed(f"CAST({text} AS BINARY)", step.salt.get_secret_value()))
 
 
@@ -262,31 +262,3 @@ def type_named(text: str) -> DataType:
         T.DateType, T.TimestampType, T.TimestampNTZType,
     )  # fmt: skip
     return next(kind() for kind in named if kind().simpleString().upper() == text)
-
-
-def _as_text(value: str) -> str:
-    """A CAST writes a small DECIMAL as 1E-8 or as 0.00000001, by the session's mode. This one doesn't ask for it."""
-    return f"try_cast({value} AS STRING)"
-
-
-def exactly(kind: DataType, wanted: DataType, value: str) -> str | None:
-    """SQL of ``value`` as another type, null where that can't hold it exactly. None: no value of the type can be."""
-    from pyspark.sql import types as T
-
-    if isinstance(kind, T.StringType):
-        return of_text(wanted, value)
-    if isinstance(wanted, T.StringType):
-        to_text = isinstance(kind, T.NumericType | T.BooleanType | T.DateType)
-        return _as_text(value) if to_text else None
-    if not (isinstance(kind, T.NumericType) and isinstance(wanted, T.NumericType)):
-        return None
-    cast = f"try_cast({value} AS {sql_type(wanted)})"
-    same = f"try_cast({cast} AS {sql_type(kind)}) = {value}"
-    if isinstance(kind, T.FloatType | T.DoubleType) and isinstance(wanted, T.LongType):
-        # 2^63 becomes the largest BIGINT, one less, and the cast back takes that for 2^63 again.
-        same += f" AND {value} < CAST('{2**63}' AS DOUBLE)"
-    if isinstance(kind, T.IntegralType) and isinstance(wanted, T.FractionalType):
-        # The largest integer becomes a float that is one more, and the cast back takes that for the largest again.
-        bits = {"int": 31, "bigint": 63}.get(sql_type(kind), 15)
-        same += f" AND CAST({cast} AS DOUBLE) < CAST('{2**bits}' AS DOUBLE)"
-    return f"CASE WHEN {same} THEN {cast} END"

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
 from connector.decode import json_numbers as numbers
-from connector.decode.json_lossless import FLOATING, exact
+from connector.decode.exact_cast import exactly, of_text
+from connector.decode.json_lossless import exact
+from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
-from sinks.spark.types import ddl, is_utf8, sql_type
+from sinks.spark.types import ddl, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from connector.decode.format import Format
 
-_NO_TEXT = "[\\\\x00-\\\\x08]"
-"""Characters of binary keys, as Avro's begin with. No text has them."""
 _PAYLOAD = "payload"
 _PART = "get_json_object({}, '$.{}')"
-_HUGE_EXPONENT = "[eE][+-]?[0-9]{4,}"
 
 
 def of_kafkas_key(value: DataType, key: Sequence[str], kafkas: str = "key") -> dict[str, str]:
@@ -75,15 +74,6 @@ def _has_schema(text: str) -> str:
     return f"{names} AND coalesce({_PART.format(text, 'schema')}, '{{') LIKE '{{%'"
 
 
-def of_text(kind: DataType, text: str) -> str:
-    """SQL of the value of a key column that ``text``, SQL of a STRING, stands for. Null if it would lose something."""
-    from pyspark.sql.types import BinaryType
-
-    value = _of_text(kind, text)
-    # A cast leaves out such characters at the beginning, and makes the ID of a header a part of a number.
-    return value if isinstance(kind, BinaryType) else f"CASE WHEN {text} NOT RLIKE '{_NO_TEXT}' THEN {value} END"
-
-
 def _of_json(text: str, wanted: StructType, *path: str) -> str:
     """SQL of one field of a JSON object, of which ``wanted`` is the type."""
     how = exact(wanted)
@@ -107,31 +97,6 @@ def _from_json(text: str, kind: DataType) -> str:
     return f"from_json({text}, {literal(ddl(kind))}, map('allowNonNumericNumbers', 'false'))"
 
 
-def _of_text(kind: DataType, text: str) -> str:
-    """SQL of a value whose text is Kafka's key."""
-    from pyspark.sql import types as T
-
-    value, how = f"try_cast({text} AS {sql_type(kind)})", exact(kind)
-    if isinstance(kind, T.StringType):
-        return f"IF({is_utf8(f'CAST({text} AS BINARY)')}, {text}, NULL)"
-    if isinstance(kind, T.DecimalType):
-        ((_, kept),) = how.decimals
-        parsed = f"try_cast({text} AS {sql_type(how.parsed_as)})"
-        sound = f"{decimals.digits_after_point(text)} <= {kept} AND {_sound(kind, parsed)}"
-        return f"CASE WHEN {text} RLIKE '{_HUGE_EXPONENT}' THEN NULL WHEN {sound} THEN {value} END"
-    if isinstance(kind, T.FloatType | T.DoubleType):
-        sound = how.sound(value, text) if how.sound else "true"
-        return f"CASE WHEN {text} RLIKE {literal(FLOATING)} AND {sound} THEN {value} END"
-    if isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
-        return f"CASE WHEN {_sound(kind, text)} THEN {value} END"
-    return value
-
-
-def _sound(kind: DataType, parsed: str) -> str:
-    sound = exact(kind).sound
-    return sound(parsed, None) if sound is not None else "true"
-
-
 def of_tombstone(
     value: Format, key: Format | None, columns: Sequence[str], decoded: str, kafkas: str
 ) -> Mapping[str, str]:
@@ -152,10 +117,20 @@ def of_tombstone(
 
 
 def _as_column(value: Format, name: str, kind: DataType, found: str) -> str:
-    """SQL of a key column whose type in Kafka's key is ``kind``. Spark's own cast of a text would lose what is around
-    a number."""
-    from pyspark.sql.types import AtomicType, StringType, StructType
+    """SQL of a key column whose type in Kafka's key is ``kind``, as the type that it has in ``value``: all rows of a
+    column have one type. Raises ConfigurationError if no value of the one is exactly one of the other."""
+    from pyspark.sql.types import StructType
 
-    wanted = value.type[name].dataType if isinstance(value.type, StructType) and name in value.type.names else kind
-    is_text = isinstance(kind, StringType) and not isinstance(wanted, StringType) and isinstance(wanted, AtomicType)
-    return of_text(wanted, found) if is_text else found
+    if not isinstance(value.type, StructType) or name not in value.type.names:
+        return found
+    wanted = value.type[name].dataType
+    if sql_type(wanted) == sql_type(kind):
+        return found
+    cast = exactly(kind, wanted, found)
+    if cast is None:
+        raise ConfigurationError(
+            f"key: the key column {name} is {sql_type(kind).upper()} in Kafka's key and {sql_type(wanted).upper()} in "
+            "the value, and no exact cast leads from the one to the other.",
+            hint="Give it the same type in both. Without `key` a tombstone's key is read from a JSON object or a text.",
+        )
+    return cast

@@ -19,7 +19,8 @@ from connector import Pipeline
 from connector.audit.records import PROBLEM, TOMBSTONE, Records
 from connector.audit.steps import stepped
 from connector.config import Step, parse
-from connector.decode.steps import Steps, exactly, type_named
+from connector.decode.exact_cast import exactly
+from connector.decode.steps import Steps, type_named
 from connector.engine.decoders import decoders
 from sinks.errors import BadRecord, ConfigurationError
 from sinks.spark.settings import with_settings

@@ -166,6 +166,41 @@ def test_a_text_in_kafkas_key_names_a_number_only_if_it_is_one(key: dict[str, st
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize(
+    ("kind", "of_key", "kept", "deleted", "no_key"),
+    [
+        ("STRING", "k BIGINT", ["007", "12"], "7", "null"),  # a column of numbers would have 7 and 007 in one row
+        ("INT", "k DOUBLE", ["7", "2147483647"], "12", "12.5"),
+    ],
+)
+def test_a_key_of_another_type_leaves_the_values_column_as_it_is(
+    kind: str, of_key: str, kept: list[str], deleted: str, no_key: str, lake: Lake, topic: Topic
+) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}}
+    options: dict[str, Any] = {"schema": f"k {kind}, n INT", "key": {"format": "json", "schema": of_key}, **letters}
+
+    def value(key: str) -> object:
+        return key if kind == "STRING" else int(key)
+
+    topic.send(*(('{"k": 1}', {"k": value(key), "n": 1}) for key in (*kept, deleted)), partition=0)
+    topic.send(*((f'{{"k": {key}}}', None) for key in (deleted, no_key)), partition=0)
+    lake.pipeline("upsert", **options).run()
+    assert lake.frame("upsert").schema["k"].dataType.simpleString().upper() == kind
+    assert {row["k"] for row in lake.frame("upsert").collect()} == set(map(value, kept))
+    assert lake.sql("SELECT reason, _offset FROM {t}", "dead") == [("no_key", 4)]
+    assert verify(lake, "upsert", **options).ok
+
+
+@pytest.mark.breadth
+def test_a_key_of_a_type_without_an_exact_cast_is_refused(lake: Lake, topic: Topic) -> None:
+    topic.send(('{"k": "2026-11-01"}', {"k": "2026-11-01T10:00:00Z", "n": 1}), partition=0)
+    options: dict[str, Any] = {"schema": "k TIMESTAMP, n INT", "key": {"format": "json", "schema": "k DATE"}}
+    with pytest.raises(ConfigurationError, match="k is DATE in Kafka's key and TIMESTAMP in the value"):
+        lake.pipeline("upsert", **options).run()
+    assert not lake.path("upsert").exists()
+
+
+@pytest.mark.breadth
 def test_a_tombstone_for_several_columns_has_them_as_json(lake: Lake, topic: Topic) -> None:
     options: dict[str, Any] = {"schema": "k STRING, n INT, v STRING", "sink": {"key": ["k", "n"]}}
     topic.send(*(("x", {"k": "a", "n": number, "v": "v"}) for number in (1, 2)), partition=0)

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from connector.audit import exact_json
 from connector.decode import json_lossless
-from connector.decode.tombstone_key import of_text
+from connector.decode.exact_cast import of_text
 from sinks.spark.sql import literal
 
 
