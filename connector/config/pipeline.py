@@ -62,8 +62,8 @@ class PipelineConfig(Options):
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
     """What to do with a bad record: ``fail`` stops the run, ``dead_letter`` writes it to ``dead_letters``."""
     on_foreign_delete: Literal["allow", "stop"] = "allow"
-    """Whether a run continues (``allow``) or stops after another writer's DELETE, UPDATE or MERGE. ``lakelock verify``
-    lists these commits either way. A run always stops when the table was replaced as a whole."""
+    """Whether a run continues (``allow``) or stops after another writer's DELETE, UPDATE, MERGE or overwrite of some
+    rows. ``lakelock verify`` lists them either way. A run always stops when the table was replaced as a whole."""
     on_new_column: OnNewColumn | None = None
     """What to do with columns that the records have and the table lacks: ``add`` them to the table, ``ignore`` them, or
     ``fail``. By default a column that ``value`` declares must be in the table. Other fields of the records are then

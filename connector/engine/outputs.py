@@ -167,9 +167,10 @@ class Table:
         added = made.check()
         if detail.append_only and not isinstance(made.sink, DeltaAppend):
             raise append_only(self.label, "the pipeline changes rows")
-        zone, carried = _zone(self.table), made.of_records.carried
+        zone, records = _zone(self.table), made.of_records
         faults = [
-            *limits.faults(detail, self._demanding, made.columns, carried, zone=zone),
+            *limits.faults(detail, self._demanding, made.columns, records.carried, zone=zone),
+            *limits.faults_of_sql(detail, self.table, made.columns, records, zone=zone),
             *left_out(self.table.schema, made.columns),
         ]
         self.table.check(detail, made.columns, faults, required=made.required, added=added)

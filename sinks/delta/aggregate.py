@@ -21,7 +21,7 @@ from sinks.delta.commit import PipelineCommits, without_position
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_batch, merge_epoch
 from sinks.delta.key_ranges import pruning
-from sinks.delta.limits import as_stored, demands, refuse_broken
+from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Change, Merge
 from sinks.delta.proof import Proof
 from sinks.delta.refusals import about_refused_rows
@@ -114,15 +114,16 @@ class DeltaAggregate:
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail if the write would fail because of its rows: a sum that can't be computed, or a broken constraint."""
-        limits = demands(self._table)
+        merge = adding(self._groups, guarded=True)
+        limits = demands(self._table, list(merge.inserts))
         if not (limits or self._groups.may_fail):
             return
         self._groups.source(rows, epoch).createOrReplaceTempView(SOURCE)
         target, names = self._table.sql, self._table.schema.names
-        merge = adding(self._groups, guarded=True)
-        groups = self._table.spark.sql(merge.query(target, SOURCE, SOURCE, names, untouched=False))
+        detail = self._table.detail()
+        groups = self._table.spark.sql(merge.query(target, SOURCE, SOURCE, names, untouched=False, detail=detail))
         groups.write.format("noop").mode("append").save()
-        refuse_broken(as_stored(groups, self._table, list(merge.inserts)), limits, self._groups.key)
+        refuse_broken(groups, limits, self._groups.key)
 
     def merged_sql(self, rows: str, keys: str, at: Position | None, *, hint: str) -> str:
         """See ``sinks.delta.merge_on_read.Merging``."""

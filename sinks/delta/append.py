@@ -35,7 +35,7 @@ class DeltaAppend:
 
     def rehearse(self, rows: DataFrame, _: Epoch) -> None:
         """Fail if a row breaks a constraint of the table. Nothing else in the table can make an append fail."""
-        limits = demands(self._table)
+        limits = demands(self._table, rows.columns)
         if limits:
             refuse_broken(as_stored(rows, self._table, rows.columns), limits, COORDINATES[:3])
 

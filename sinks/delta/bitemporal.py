@@ -75,7 +75,7 @@ class DeltaBitemporal:
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:  # noqa: ARG002
         """Fail if the write would fail because of its rows: a broken constraint. Writes nothing."""
-        limits = demands(self._table)
+        limits = demands(self._table, rows.columns)
         if limits:
             stored = self._versions.changed(rows).where(f"NOT {identifier(GONE)}").drop(GONE)
             refuse_broken(as_stored(stored, self._table, stored.columns), limits, self._columns.key)

@@ -18,6 +18,7 @@ _SECONDS = {
 _PART = rf"(\d+)\s*({'|'.join(_SECONDS)})s?\b"
 _OF_CATALOGS = r"delta\.feature\.(catalogManaged|catalogOwned|coordinatedCommits)\b.*"
 _GENERATED = "delta.generationExpression"
+_CONSTRAINT = "delta.constraints."
 _DEFAULT = "CURRENT_DEFAULT"
 _IDENTITY, _TAKES_VALUES = "delta.identity.start", "delta.identity.allowExplicitInsert"
 """Metadata of columns, of which only the log tells."""
@@ -37,6 +38,8 @@ class Detail:
     """Generated column -> the SQL expression that Delta computes it from."""
     identities: Sequence[str] = ()
     """Columns that are GENERATED ALWAYS AS IDENTITY."""
+    numbered: Sequence[str] = ()
+    """All identity columns: also those that take a value if the pipeline has one."""
     defaults: Mapping[str, str] = field(default_factory=dict)
     """Column with a DEFAULT -> its SQL, the value of new rows without one."""
     clusters: Sequence[str] = ()
@@ -47,6 +50,15 @@ class Detail:
     def append_only(self) -> bool:
         """Whether Delta refuses every commit that changes or removes rows."""
         return self.properties.get("delta.appendOnly", "false").lower() == "true"
+
+    @property
+    def checks(self) -> Mapping[str, str]:
+        """The table's CHECK constraints by name."""
+        return {
+            name.removeprefix(_CONSTRAINT): condition
+            for name, condition in self.properties.items()
+            if name.startswith(_CONSTRAINT)
+        }
 
     @property
     def managed_by(self) -> str:
@@ -94,10 +106,20 @@ def with_generated(detail: Detail, columns: Callable[[], StructType | None]) -> 
         detail,
         generated={each.name: each.metadata[_GENERATED] for each in found if _GENERATED in each.metadata},
         defaults={each.name: each.metadata[_DEFAULT] for each in found if _DEFAULT in each.metadata},
+        numbered=[each.name for each in found if _IDENTITY in each.metadata],
         identities=[
             each.name for each in found if _IDENTITY in each.metadata and not each.metadata.get(_TAKES_VALUES, False)
         ],
     )
+
+
+def with_constraints(shown: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+    """The table's properties, with the text of its constraints.
+
+    ``shown``: as SHOW TBLPROPERTIES has them, where Spark hides a text with ``url``, ``token`` or ``password``, even
+    inside a word; ``stored``: as DESCRIBE DETAIL has them, which hides none.
+    """
+    return {**shown, **{name: text for name, text in stored.items() if name.startswith(_CONSTRAINT)}}
 
 
 def _may_generate(properties: Mapping[str, str]) -> bool:

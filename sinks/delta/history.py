@@ -90,7 +90,7 @@ class DeltaHistory:
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail if the write would fail because of its rows: a broken constraint, or KeyMoved. Writes nothing."""
-        limits, passed = demands(self._table), epoch.passed
+        limits, passed = demands(self._table, rows.columns), epoch.passed
         with about_moved_keys(self._table.label):
             if limits:
                 changed = self._versions.changed(rows, passed, note=False)

@@ -8,7 +8,7 @@ decided epoch must be committed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,10 @@ from sinks.spark.types import needs_column_mapping, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 _WRITTEN = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata in which Spark keeps a column's declared CHAR or VARCHAR type. Queries see a STRING."""
-_CHECK = "delta.constraints."
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,44 @@ def faults(
         if isinstance(field.dataType, BinaryType):
             reasons.append(f"it is partitioned by {field.name}, and a BINARY isn't the name of a folder")
         elif isinstance(field.dataType, StringType) and field.name.lower() not in as_they_are:
-            reasons.append(f"it is partitioned by {field.name}, which the pipeline works out: it may be the empty text")
+            reasons.append(f"it is partitioned by {field.name}, which the pipeline works out: {_MAY_BE_EMPTY}")
         elif isinstance(field.dataType, TimestampType) and not as_they_are.get(field.name.lower()) and hours_come_twice:
             reasons.append(f"it is partitioned by {field.name}, {told_of_hours(zone)}")
     return reasons
+
+
+def faults_of_sql(
+    detail: Detail, table: DeltaTable, rows: StructType, records: Records, *, zone: str = "UTC"
+) -> list[str]:
+    """The reasons why the table's own SQL keeps it from taking rows of the pipeline: a rule that Spark can't read, or a
+    partition column that Delta fills with what no single record tells.
+
+    ``rows``: the columns that the pipeline fills; ``zone``: the session's time zone.
+    """
+    from pyspark.sql.types import BinaryType, StringType, TimestampType
+
+    if not (detail.checks or detail.generated or detail.partitions):
+        return []  # most tables; this one needn't be read
+    held = table.spark.table(table.sql)
+    rules = {f"constraint {name}": condition for name, condition in detail.checks.items()}
+    rules |= {f"generated column {name}": made for name, made in detail.generated.items()}
+    reasons = [f"its {rule} can't be read: {sql}" for rule, sql in rules.items() if not _fits(sql, held)]
+    carried, patched = _by_lower_case(records.carried), {name.lower() for name, _ in records.patched}
+    of_records = _without(held, {name for name in held.columns if name.lower() not in carried})
+    for field, made in _made_partitions(detail, held.schema, rows.names):
+        used = _columns_of(made, of_records) if _fits(made, of_records) else None
+        # A row that keeps an older value of one column and takes a new one of another is made of two records.
+        of_one = used is not None and (len(used) == 1 or patched.isdisjoint(name.lower() for name in used))
+        if isinstance(field.dataType, BinaryType):
+            reasons.append(f"it is partitioned by {field.name}, and a BINARY isn't the name of a folder")
+        elif isinstance(field.dataType, StringType) and not of_one:
+            reasons.append(f"it is partitioned by {field.name}, made of what the pipeline works out: {_MAY_BE_EMPTY}")
+        elif isinstance(field.dataType, TimestampType) and not of_one and shows_an_hour_twice(zone):
+            reasons.append(f"it is partitioned by {field.name}, {told_of_hours(zone)}")
+    return reasons
+
+
+_MAY_BE_EMPTY = "it may be the empty text"
 
 
 def of_records(detail: Detail, table: StructType, rows: DataFrame, records: Records) -> list[Limit]:
@@ -101,7 +134,47 @@ def of_records(detail: Detail, table: StructType, rows: DataFrame, records: Reco
         # Where the record has no value, the row keeps an older one.
         conditions += [f"({there})" for name, there in records.patched if name.lower() in used]
         limits.append(replace(limit, broken=f"({' AND '.join([*conditions, f'({limit.broken})'])})"))
+    return [*limits, *_of_made_partitions(detail, table, values, records)]
+
+
+def _of_made_partitions(detail: Detail, table: StructType, rows: DataFrame, records: Records) -> list[Limit]:
+    """The limits on partition columns that Delta fills: with what it generates from ``rows``, or with a default.
+
+    ``table``: the table's schema; ``rows``: the columns that hold values of the records.
+    """
+    limits: list[Limit] = []
+    marked = _by_lower_case(records.marked)
+    for field, made in _made_partitions(detail, table, rows.columns):
+        if not _fits(made, rows):
+            continue
+        used, value = _columns_of(made, rows), made
+        if marked:
+            # The row of a delete holds NULL where one of an update holds a value. A lambda's variable hides the column.
+            of_delete = f"({made})"
+            for name in used:
+                if name.lower() not in marked:
+                    null = f"CAST(NULL AS {sql_type(rows.schema[name].dataType)})"
+                    of_delete = f"element_at(transform(array({null}), {identifier(name)} -> {of_delete}), 1)"
+            value = f"IF({records.updates}, {made}, {of_delete})"
+        value = f"CAST(({value}) AS {sql_type(field.dataType)})"
+        for limit in of_partition(field.name, field.dataType, folder=_folder(detail, field.name), made=value):
+            counts = "true" if marked else records.updates
+            limits.append(replace(limit, broken=f"(({counts}) AND ({limit.broken}))", columns=tuple(used)))
     return limits
+
+
+def _made_partitions(detail: Detail, table: StructType, filled: Sequence[str]) -> Iterator[tuple[StructField, str]]:
+    """The partition columns that Delta fills, each with the SQL of its value. ``filled``: those that the pipeline has
+    values for."""
+    made = {name.lower(): sql for name, sql in {**detail.defaults, **detail.generated}.items()}
+    delta_fills = _by_lower_case(detail.partitions).keys() & made.keys() - _by_lower_case(filled).keys()
+    return ((field, made[field.name.lower()]) for field in table if field.name.lower() in delta_fills)
+
+
+def _folder(detail: Detail, column: str) -> str:
+    """What the folders of a partition column are called."""
+    # With column mapping, Delta names the folder itself, with 40 characters.
+    return column if detail.column_mapping == "none" else max(column, "_" * 40, key=len)
 
 
 def of_values(detail: Detail, table: StructType, rows: DataFrame) -> list[Limit]:
@@ -117,9 +190,7 @@ def of_values(detail: Detail, table: StructType, rows: DataFrame) -> list[Limit]
             continue
         found: list[Limit] = []
         if field.name.lower() in partitions:
-            # With column mapping, Delta names the folder itself, with 40 characters.
-            folder = field.name if detail.column_mapping == "none" else max(field.name, "_" * 40, key=len)
-            found += of_partition(column, rows.schema[column].dataType, folder=folder)
+            found += of_partition(column, rows.schema[column].dataType, folder=_folder(detail, field.name))
         found += of_length(column, field.metadata.get(_WRITTEN, ""))
         limits += [replace(limit, columns=(column,)) for limit in found]
     return limits
@@ -140,7 +211,7 @@ def of_rows(detail: Detail, rows: DataFrame, table: StructType | None = None, *,
         for path, null in _nulls(here[field.name.lower()], identifier(field.name), field.dataType, field.nullable)
     ]
     rules = {
-        condition: f"breaks the table's constraint {name}: {condition}" for name, condition in checks(detail).items()
+        condition: f"breaks the table's constraint {name}: {condition}" for name, condition in detail.checks.items()
     }
     rules |= {
         f"{identifier(name)} <=> ({made})": f"its {name} isn't what the table generates: {made}"
@@ -175,28 +246,36 @@ def _without(rows: DataFrame, names: Container[str]) -> DataFrame:
     return rows.select(*(identifier(name) for name in rows.columns if name not in names))
 
 
-def demands(table: DeltaTable) -> list[Limit]:
-    """The limits on rows that a write may break: NOT NULL, CHECK, lengths. Most tables have none."""
+def demands(table: DeltaTable, given: Sequence[str]) -> list[Limit]:
+    """The limits on rows that a write may break: NOT NULL, CHECK, lengths. Most tables have none.
+
+    ``given``: the columns that the pipeline fills. What the table demands of the numbers that Delta gives is left to
+    Delta: nobody else knows them.
+    """
     detail = table.detail()
     if detail is None:
         return []
-    rows = table.spark.table(table.sql)
+    numbered = {name.lower() for name in detail.numbered} - _by_lower_case(given).keys()
+    every = table.spark.table(table.sql)
+    rows = _without(every, {name for name in every.columns if name.lower() in numbered})
     lengths = [limit for field in rows.schema for limit in of_length(field.name, field.metadata.get(_WRITTEN, ""))]
     return [*of_rows(detail, rows), *lengths]
 
 
 def as_stored(rows: DataFrame, table: DeltaTable, given: Sequence[str]) -> DataFrame:
-    """The rows as the table will hold them: with NULL in columns that they lack, and with what Delta generates.
+    """New rows as the table will hold them: with the default, or NULL, in columns that they lack, and with what Delta
+    generates.
 
     ``given``: the columns that the pipeline fills.
     """
     detail = table.detail()
     filled = _by_lower_case(given)
     made = {name: sql for name, sql in (detail.generated if detail else {}).items() if name.lower() not in filled}
+    defaults = {name.lower(): sql for name, sql in (detail.defaults if detail else {}).items()}
     base = _without(rows, {name for name in rows.columns if name.lower() in _by_lower_case(list(made))})
     here = _by_lower_case([*base.columns, *made])
     lacking = {
-        field.name: f"CAST(NULL AS {sql_type(field.dataType)})"
+        field.name: f"CAST(({defaults.get(field.name.lower(), 'NULL')}) AS {sql_type(field.dataType)})"
         for field in table.schema
         if field.name.lower() not in here
     }
@@ -206,7 +285,7 @@ def as_stored(rows: DataFrame, table: DeltaTable, given: Sequence[str]) -> DataF
 def told(detail: Detail, table: StructType) -> list[str]:
     """The table's own rules in words, a line each. ``table``: its schema."""
     nulls = [path for field in table for path, _ in _nulls(field.name, "", field.dataType, field.nullable)]
-    lines = [f"CHECK {name}: {condition}" for name, condition in sorted(checks(detail).items())]
+    lines = [f"CHECK {name}: {condition}" for name, condition in sorted(detail.checks.items())]
     lines += [f"NOT NULL: {', '.join(nulls)}"] if nulls else []
     lines += [
         f"{field.name} is {field.metadata[_WRITTEN].upper()}"
@@ -215,13 +294,6 @@ def told(detail: Detail, table: StructType) -> list[str]:
     ]
     lines += [f"{name} is generated: {made}" for name, made in detail.generated.items()]
     return lines
-
-
-def checks(detail: Detail) -> Mapping[str, str]:
-    """The table's CHECK constraints by name."""
-    return {
-        name.removeprefix(_CHECK): condition for name, condition in detail.properties.items() if name.startswith(_CHECK)
-    }
 
 
 def _nulls(path: str, value: str, kind: DataType, nullable: bool) -> list[tuple[str, str]]:

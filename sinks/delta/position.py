@@ -61,21 +61,36 @@ _REPLACING = ("REPLACE", "CREATE OR REPLACE", "TRUNCATE")
 def replaces(commit: Commit) -> bool:
     """Whether this commit left no row of those before it, for another reason than that they were to be deleted."""
     named = any(commit.operation.startswith(operation) for operation in _REPLACING)
-    said = {name: (value or "").strip('"').lower() for name, value in commit.parameters.items()}
-    overwrites = said.get("mode") == "overwrite" or said.get("outputMode") == "complete"
-    partly = said.get("predicate") or said.get("isDynamicPartitionOverwrite") == "true"
-    return named or (overwrites and not partly)
+    return named or (_overwrites(commit) and not _partly(commit))
 
 
 def changes_rows(commit: Commit) -> bool:
     """Whether this commit has, or may have, taken away or changed rows, and isn't that of a pipeline."""
-    return commit.operation in ("DELETE", "UPDATE", "MERGE") and '"lakelock"' not in (commit.user_metadata or "")
+    changes = commit.operation in ("DELETE", "UPDATE", "MERGE") or (_overwrites(commit) and _partly(commit))
+    return changes and '"lakelock"' not in (commit.user_metadata or "")
+
+
+def _overwrites(commit: Commit) -> bool:
+    said = _said(commit)
+    return said.get("mode") == "overwrite" or said.get("outputMode") == "complete"
+
+
+def _partly(commit: Commit) -> bool:
+    """Whether an overwrite is about some rows only: those of a condition, or of the partitions that it writes."""
+    said = _said(commit)
+    return bool(said.get("predicate")) or said.get("isDynamicPartitionOverwrite") == "true"
+
+
+def _said(commit: Commit) -> Mapping[str, str]:
+    return {name: (value or "").strip('"').lower() for name, value in commit.parameters.items()}
 
 
 def in_words(commit: Commit) -> str:
     """A commit for messages: its version, operation, user and time."""
     by = f" by {commit.user}" if commit.user else ""
-    mode = " (overwrite)" if commit.operation == "WRITE" and replaces(commit) else ""
+    mode = ""
+    if commit.operation == "WRITE" and _overwrites(commit):
+        mode = " (overwrite of some rows)" if _partly(commit) else " (overwrite)"
     return f"version {commit.version}, {commit.operation}{mode}{by} at {commit.timestamp:%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from sinks.delta.delta_log import DeltaLog, utc, written
-from sinks.delta.detail import Detail, name_parts, partitions, with_generated
+from sinks.delta.detail import Detail, name_parts, partitions, with_constraints, with_generated
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.position import Commit
 from sinks.delta.refusals import managed_by_catalog
@@ -149,7 +149,7 @@ class DeltaTable:
         detail = row.asDict() if row is not None and row["format"] == "delta" else {}
         found = Detail(
             information["Location"],
-            {row["key"]: row["value"] for row in properties},
+            with_constraints({row["key"]: row["value"] for row in properties}, detail.get("properties") or {}),
             detail.get("id") or "",
             partitions([(row["col_name"], row["data_type"]) for row in described]),
             clusters=[".".join(name_parts(name)) for name in detail.get("clusteringColumns") or ()],

@@ -33,7 +33,7 @@ from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import merge_epoch
 from sinks.delta.key_ranges import once_kept, pruning
-from sinks.delta.limits import as_stored, demands, refuse_broken
+from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.noted import forgotten_if_fenced, noted_by
@@ -94,7 +94,7 @@ class DeltaUpsert:
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail if the write would fail because of its rows: a broken constraint, or KeyMoved. Writes nothing."""
-        limits, stored = demands(self._table), self._merges.stored(rows, epoch.passed)
+        limits, stored = demands(self._table, rows.columns), self._merges.stored(rows, epoch.passed)
         moved = []
         if stored is not None:
             moved.append(moved_from_sql(self._rule, SOURCE, rows.columns, stored))
@@ -106,8 +106,7 @@ class DeltaUpsert:
                 if query is not None:
                     self._table.spark.sql(query).collect()
             if limits:
-                merged = as_stored(self._merges.merged(rows, epoch.passed), self._table, rows.columns)
-                refuse_broken(merged, limits, self._rule.key)
+                refuse_broken(self._merges.merged(rows, epoch.passed), limits, self._rule.key)
 
     def write(self, epoch: Epoch, rows: DataFrame, *, within: str = "") -> Committed:
         """Commit the epoch with its rows merged. Raises KeyMoved, and what ``sinks.delta.proof.Proof`` raises.
@@ -245,7 +244,9 @@ class Merges:
         source = parentheses(source_sql(self._rule, _NET, rows.columns, stored, None))
         merge = upserting(self._rule, rows.columns, new=self._table.lacks(rows.columns))
         names = self._table.schema.names
-        return self._table.spark.sql(merge.query(self._table.sql, source, _NET, names, untouched=False))
+        return self._table.spark.sql(
+            merge.query(self._table.sql, source, _NET, names, untouched=False, detail=self._table.detail())
+        )
 
     def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> Merge:
         new = self._table.lacks(rows.columns)

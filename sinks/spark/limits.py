@@ -39,11 +39,12 @@ class Limit:
     """The columns that the limit is about; empty: nobody asked."""
 
 
-def of_partition(column: str, kind: DataType, *, folder: str | None = None) -> list[Limit]:
-    """The limits of a partition column. ``folder`` is its name in folders, by default the column's name."""
+def of_partition(column: str, kind: DataType, *, folder: str | None = None, made: str | None = None) -> list[Limit]:
+    """The limits of a partition column. ``folder`` is its name in folders, by default the column's name; ``made``: SQL
+    of its value, if the rows have no such column."""
     from pyspark.sql.types import StringType, TimestampType
 
-    value, its = identifier(column), f"its {column}"
+    value, its = f"({made})" if made is not None else identifier(column), f"its {column}"
     if isinstance(kind, TimestampType):
         read_back = f"try_cast(CAST({value} AS STRING) AS TIMESTAMP)"
         return [

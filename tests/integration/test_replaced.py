@@ -62,17 +62,20 @@ def test_a_table_that_was_replaced_between_two_runs_stops_the_next(
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize("of", [{"replaceWhere": "n = 0"}, {"partitionOverwriteMode": "dynamic"}], ids=" ".join)
 def test_a_part_that_is_overwritten_and_a_table_of_old_that_is_filled_are_no_replacement(
-    lake: Lake, topic: Topic
+    of: dict[str, str], lake: Lake, topic: Topic
 ) -> None:
     lake.sql("CREATE TABLE {t} (k STRING, n INT, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP) "
-             "USING delta")  # fmt: skip
+             "USING delta PARTITIONED BY (n)")  # fmt: skip
     lake.sql("INSERT OVERWRITE {t} (k, n) VALUES ('old', 1)")
     topic.send_rows(some(0, 3))
     lake.pipeline().run()
     part = lake.frame().where("n = 0").selectExpr("'mine' AS k", "* EXCEPT (k)")
-    part.write.format("delta").mode("overwrite").option("replaceWhere", "n = 0").save(str(lake.path()))
+    part.write.format("delta").mode("overwrite").options(**of).save(str(lake.path()))
     topic.send_rows(some(3, 1))
+    with pytest.raises(TableReplaced, match=r"version \d, WRITE \(overwrite of some rows\)"):
+        lake.pipeline(on_foreign_delete="stop").run()
     lake.pipeline().run()
     assert lake.rows() == sorted([("old", 1), ("mine", 0), *some(1, 3)])
 

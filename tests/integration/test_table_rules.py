@@ -85,6 +85,42 @@ def test_records_that_break_a_rule_of_the_table_are_set_aside_with_its_name(lake
 
 
 @breadth
+@pytest.mark.parametrize("several", [False, True])
+def test_a_rule_whose_text_spark_hides_holds_as_any_other(lake: Lake, several: bool) -> None:
+    """Of a table's properties Spark shows none with `url`, `token` or `password`, even inside a word."""
+    schema = "k STRING, url STRING, hourly_rate INT"
+    sinks = [{**SINKS["append"], "path": str(lake.path("append"))}]
+    sinks += [{"type": "delta_upsert", "key": "k", "path": str(lake.path("upsert"))}] if several else []
+    options = {**lake.options(schema=schema, **setting_aside(lake)), "sinks": sinks}
+    options |= {"coordinator": {"path": str(lake.path("log"))}} if several else {}
+    lake.sql(f"CREATE TABLE {{t}} ({schema}, {PLACES}) USING delta")
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT here CHECK (url <> '')")
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT paid CHECK (hourly_rate > 0)")
+    lake.sql("ALTER TABLE {t} ADD CONSTRAINT no_token CHECK (k <> 'token')")
+    right = {"k": "a", "url": "x", "hourly_rate": 1}
+    broken = [{**right, "url": ""}, {**right, "hourly_rate": 0}, {**right, "k": "token"}]
+    lake.topic.send(*(("a", record) for record in (*broken, right)), partition=0)
+    Pipeline.from_options(options).run()
+    rules = ["here: url <> ''", "paid: hourly_rate > 0", "no_token: k <> 'token'"]
+    assert letters(lake) == [
+        (at, "unfit", f"breaks the table's constraint {rule}") for at, rule in enumerate(rules)
+    ]  # fmt: skip
+    assert lake.sql("SELECT k, url, hourly_rate FROM {t}") == [("a", "x", 1)]
+
+
+@breadth
+def test_a_rule_that_spark_can_not_read_is_refused(lake: Lake) -> None:
+    """As one with a function that only another engine has."""
+    made(lake, "append")
+    log = lake.path() / "_delta_log"
+    newest = lake.version()
+    text = (log / f"{newest:020}.json").read_text().replace("n < 100", "no_such(n)")
+    (log / f"{newest + 1:020}.json").write_text(text)
+    with pytest.raises(SchemaMismatch, match=r"its constraint small can't be read: no_such\(n\)"):
+        lake.pipeline(schema=SCHEMA).check()
+
+
+@breadth
 def test_a_null_that_keeps_the_stored_value_breaks_no_rule(lake: Lake) -> None:
     options = made(lake, "upsert")
     options["sinks"][0] |= {"ignore_null_updates": ["n", "v"]}

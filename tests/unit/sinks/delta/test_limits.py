@@ -6,6 +6,7 @@ from pyspark.sql import types as T
 
 from sinks.delta.detail import Detail
 from sinks.delta.limits import faults, told
+from sinks.spark.limits import of_partition
 
 VARCHAR = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}
 TABLE = T.StructType(
@@ -33,3 +34,11 @@ def test_what_a_pipeline_can_not_do_to_a_table_is_said_at_once() -> None:
     assert faults(detail, TABLE, rows, ["ID"]) == [
         "column id is GENERATED ALWAYS AS IDENTITY, and the pipeline has values for it",
     ]
+
+
+def test_a_value_that_delta_generates_has_the_limits_of_one_in_a_column() -> None:
+    for kind in (T.StringType(), T.TimestampType(), T.DateType()):
+        given = [(limit.broken.replace("`p`", "(f(`x`))"), limit.detail) for limit in of_partition("p", kind)]
+        made = [(limit.broken, limit.detail) for limit in of_partition("p", kind, made="f(`x`)")]
+        assert given == made
+        assert bool(made) == (kind != T.DateType())

@@ -13,7 +13,7 @@ from connector.audit.claim import metadata
 from sinks.contract import Position
 from sinks.delta.fence import USER_METADATA, merge_batch
 from sinks.delta.metadata import CommitMetadata, of_batch, pipeline_of
-from sinks.delta.position import Commit, changes_rows
+from sinks.delta.position import Commit, changes_rows, in_words, replaces
 from sinks.errors import UnsupportedFormat
 from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -157,6 +157,29 @@ def test_a_batchs_commit_is_nobody_elses_change_and_says_nothing_of_a_position()
     assert CommitMetadata.from_json(said, pipeline="p") is None
     assert pipeline_of(said) is None, "a rewind can't tell what it takes back of whom"
     assert metadata(said, version=3, pipeline="p") is None
+
+
+AN_OVERWRITE: dict[str, str | None] = {"mode": "Overwrite"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "partly"),
+    [
+        (AN_OVERWRITE, False),
+        ({**AN_OVERWRITE, "predicate": "(n = 0)"}, True),
+        ({**AN_OVERWRITE, "isDynamicPartitionOverwrite": "true"}, True),
+    ],
+)
+def test_an_overwrite_replaces_the_table_or_changes_some_of_its_rows(
+    parameters: dict[str, str | None], partly: bool
+) -> None:
+    commit = Commit(3, datetime(2026, 11, 1, tzinfo=timezone.utc), "WRITE", parameters, None)
+    assert (replaces(commit), changes_rows(commit)) == (not partly, partly)
+    assert in_words(commit).startswith(f"version 3, WRITE (overwrite{' of some rows' if partly else ''}) at")
+    appended = replace(commit, parameters={"mode": "Append", "predicate": "(n = 0)"})
+    assert not replaces(appended)
+    assert not changes_rows(appended)
+    assert not changes_rows(replace(commit, user_metadata=of_batch("p")))
 
 
 def test_no_later_commit_of_the_session_says_what_a_batchs_says() -> None:
