@@ -129,20 +129,22 @@ def audit(
 
 def _forms(config: PipelineConfig, table: AuditedTable, version: int | None) -> tuple[Forms, list[str]]:
     """How the records are read, and why the table can't be called exact where nobody knows that."""
-    columns, filled = table.rows(table.pin(version)).schema, table.filled()
+    number, filled = table.pin(version), table.filled()
+    columns = table.rows(number).schema
     if filled is None and learns_columns(config):
         return forms(config), [
             "The table may have columns that Delta generates, and its log doesn't say which. So only the columns that "
             "the file declares were compared."
         ]
     filled = filled or Filled()
+    untold = table.not_as_generated(number, filled)
     from_records = [each for each in columns if each.name not in filled.alone]
     known = forms(config, type(columns)(from_records))
     if not filled.numbered or not learns_columns(config):
-        return known, []
+        return known, untold
     # What the file declares is in every row that a run writes, null or not.
     declared = {name.lower() for name in forms(config).value.columns.names}
-    return replace(known, numbered=frozenset(name for name in filled.numbered if name.lower() not in declared)), []
+    return replace(known, numbered=frozenset(name for name in filled.numbered if name.lower() not in declared)), untold
 
 
 def _as_then(config: PipelineConfig, spark: SparkSession, table: AuditedTable) -> list[str]:

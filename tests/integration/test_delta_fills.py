@@ -31,6 +31,7 @@ COLUMNS = dict.fromkeys(SINKS, f"{SCHEMA}, {PLACES}") | {
 CODE = "region STRING GENERATED ALWAYS AS (substring(code, 1, 2))"
 DEFAULTS = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
 EMPTY = "its region is the empty text, and can't be stored in a column that the table is partitioned by"
+EMPTY_HELD = "In 1 row region is null, by which the table is partitioned. It is generated as substring(code, 1, 2)"
 
 
 def options(lake: Lake, *kinds: str) -> dict[str, Any]:
@@ -62,6 +63,11 @@ def test_an_empty_text_that_a_partition_column_is_generated_from_is_no_silent_nu
     for kind in kinds:
         held = set(lake.sql("SELECT k, code, region FROM {t}", kind))
         assert held == {("b", None, None), ("c", "xyz", "xy"), ("d", codes["d"], "__")}
+    if kinds == ["append"]:
+        assert str(verify(lake, **options(lake, "append"))).startswith("exact")
+        assert EMPTY_HELD not in str(verify(lake, **options(lake, "append")).claim.unknown)
+        lake.sql("INSERT INTO {t} (k, code) VALUES ('z', '')")
+        assert EMPTY_HELD in str(verify(lake, **options(lake, "append")).claim.unknown)
 
 
 def test_a_delete_that_stays_in_its_row_has_what_is_generated_from_nulls(lake: Lake) -> None:

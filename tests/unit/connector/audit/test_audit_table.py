@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from connector.audit.letters_table import LettersTable
-from connector.audit.table import AuditedTable
+from connector.audit.table import AuditedTable, Filled
 from connector.config import DeltaPlace
 
 
@@ -106,6 +106,11 @@ def test_an_identity_that_takes_the_values_of_records_is_compared(explicit: obje
     log = json.dumps({"fields": [{"name": "n", "metadata": {}}, {"name": "number", "metadata": told}]})
     assert filled(("008.json", log), None, version="6") == ({"number"} if fills else set())
     assert numbers[-1] == (set() if fills else {"number"})
+
+
+def test_what_is_generated_is_known_with_its_sql() -> None:
+    made = Filled.of({"n": {}, "twice": {"delta.generationExpression": "n * 2"}, "id": {"delta.identity.start": 1}})
+    assert (made.alone, made.made) == ({"twice", "id"}, (("twice", "n * 2"),))
 
 
 def test_where_nothing_tells_nobody_knows() -> None:
