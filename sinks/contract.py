@@ -17,10 +17,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+
+class Folded(NamedTuple):
+    """What a change log says of the table that its changes are for."""
+
+    table: str
+    """Delta's id of it. Empty where the platform doesn't tell."""
+    epoch: int
+    """An epoch that the table had by then."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,10 @@ class Position:
     other offsets, and where the broker doesn't say."""
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
+    table: str = field(default="", compare=False)
+    """Delta's id of the table that the commit was made for."""
+    folded: Folded | None = field(default=None, compare=False)
+    """Of a change log. None: it isn't one's, or one of an earlier version."""
     committed_at: datetime | None = field(default=None, compare=False)
     refresh_after: datetime | None = field(default=None, compare=False)
     """From then on the position wants to be written again though nothing changed, or the sink may forget it."""

@@ -81,6 +81,10 @@ class Metadata:
     topics: Mapping[str, str]
     lost: tuple[Range, ...]
     delivery: str
+    table: str = ""
+    """Delta's id of the table that it was made for. Empty where it isn't known."""
+    folded: tuple[str, int] | None = None
+    """Of a change log: Delta's id of its table, and an epoch that this had by then."""
 
     @property
     def ids(self) -> dict[str, str | None]:
@@ -109,8 +113,10 @@ def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
             dict(fields.get("topics") or {}),
             tuple(Range(*lost) for lost in fields.get("lost") or ()),
             str(fields.get("delivery", "transactional")),
+            str(fields.get("table") or ""),
+            (str(fields["folded"][0]), int(fields["folded"][1])) if fields.get("folded") else None,
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, zlib.error):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError, zlib.error):
         return None
 
 

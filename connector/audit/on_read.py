@@ -18,7 +18,8 @@ class OnRead:
     folded: int
     logged: int | None
     counts: bool = True
-    """Whether the log's epochs count. Those of before a RESTORE don't."""
+    """Whether the log's epochs count. Those of before a RESTORE don't, nor those of another table, nor those beside a
+    table whose files were set back."""
 
     @classmethod
     def of(cls, table: AuditedTable, pipeline: str, found: Metadata | None) -> OnRead:
@@ -27,7 +28,7 @@ class OnRead:
         last = log.metadata(pipeline, log.newest)[1] if log is not None else None
         counts = (
             log is not None and found is not None and last is not None
-            and not table.restored_after(found) and not log.restored_after(last)
+            and not table.restored_after(found) and not log.restored_after(last) and _of_this(found, last)
         )  # fmt: skip
         return cls(found.epoch if found is not None else 0, last.epoch if last is not None else None, counts)
 
@@ -41,8 +42,8 @@ class OnRead:
         beside = (
             f"{which} beside it, which {'was' if one else 'were'} not compared."
             if self.counts
-            else f"{which}, which no longer {'counts' if one else 'count'}: the table was restored, or the history "
-            "that would show a RESTORE is gone."
+            else f"{which}, which no longer {'counts' if one else 'count'}: the table was restored, set back or "
+            "removed, or the history that would show a RESTORE is gone."
         )
         return [
             f"The table is merged on read, and was compared as of its last fold, at epoch {self.folded}. The change "
@@ -61,3 +62,11 @@ class OnRead:
             f"By the coordinator log the table has epoch {holds}, and with its change log it has none after epoch "
             f"{has}: the change log was deleted, or the table was restored. What later epochs changed is in neither."
         ]
+
+
+def _of_this(found: Metadata, last: Metadata) -> bool:
+    """Whether the newest commit of the log knows the table, and no epoch that it lacks. Older versions didn't say."""
+    if last.folded is None:
+        return True
+    of, epoch = last.folded
+    return epoch <= found.epoch and (of == found.table or not of or not found.table)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sinks.contract import Committed, Epoch, Position
+from sinks.contract import Committed, Epoch, Folded, Position
 from sinks.delta.commit import PipelineCommits
-from sinks.delta.conflicts import done_or_left, past_conflicts
+from sinks.delta.conflicts import done_or_left
 from sinks.delta.fence import options
 from sinks.delta.proof import proven
 from sinks.delta.table import CHANGING, DeltaTable
@@ -53,9 +53,10 @@ class ChangeLog:
         commits = self._find()
         return commits.position() if commits else None
 
-    def append(self, epoch: Epoch, changes: DataFrame) -> Committed:
-        """Commit the epoch with its changes. Raises ValueError if the log wasn't started, and what
-        ``sinks.delta.proof.Proof`` raises."""
+    def append(self, epoch: Epoch, changes: DataFrame, folded: Folded) -> Committed:
+        """Commit the epoch with its changes. ``folded``: the table, as this run has seen it last.
+
+        Raises ValueError if the log wasn't started, and what ``sinks.delta.proof.Proof`` raises."""
         commits = self._find()
         if commits is None:
             raise ValueError("start the log first")
@@ -63,16 +64,17 @@ class ChangeLog:
         # A small epoch is one file, from however many partitions it was read.
         rows = rows.coalesce(1 + epoch.span // _RECORDS_PER_FILE)
         writer = rows.writeTo(self.table.sql)
-        for name, value in options(self.table, epoch).items():
+        for name, value in options(self.table, epoch, folded).items():
             writer = writer.option(name, value)
         return proven(commits, epoch, writer.append)
 
-    def start(self, epoch: Epoch, changes: DataFrame, by: str) -> Committed:
+    def start(self, epoch: Epoch, changes: DataFrame, by: str, folded: Folded) -> Committed:
         """Empty the log, or create it, with the number and offsets of an epoch that is in the table. It gets the
         columns of the changes, if it has others.
 
         ``changes``: rows with the columns of the changes; none of them is written. ``by``: the options that their
-        meaning depends on, see ``sinks.delta.meaning``. Raises what ``sinks.delta.proof.Proof`` raises.
+        meaning depends on, see ``sinks.delta.meaning``. ``folded``: the table with the epoch. Raises what
+        ``sinks.delta.proof.Proof`` raises.
         """
         no_rows = changes.selectExpr(f"{epoch.number}L AS {EPOCH}", *map(identifier, changes.columns)).limit(0)
         # As the column's comment the options are in the same commit as the columns, and each version has its own.
@@ -82,12 +84,28 @@ class ChangeLog:
             table.create(no_rows.schema, _LAYOUT)
         commits = self._find()
         assert commits is not None
-        anew = replace(epoch, expected=commits.position())
-        writer = no_rows.write.format("delta").mode("overwrite").options(**options(table, anew))
-        if not self.takes(changes.schema, by):
-            writer = writer.option("overwriteSchema", "true")
+        stands = commits.position()
+        # The log of a table that was removed has taken numbers that the table in its place hasn't.
+        number = max(epoch.number, stands.epoch + 1 if stands is not None else 0)
+        anew = replace(epoch, number=number, expected=stands)
+        return self._overwrite(anew, no_rows, folded, keeps_columns=self.takes(changes.schema, by))
+
+    def empty(self, epoch: Epoch, folded: Folded) -> Committed:
+        """Take out all changes, as the commit of an epoch without records. ``folded``: the table, with them.
+
+        Raises what ``sinks.delta.proof.Proof`` raises.
+        """
+        no_rows = self.table.spark.sql(f"SELECT * FROM {self.table.sql}").limit(0)
+        return self._overwrite(epoch, no_rows, folded)
+
+    def _overwrite(self, epoch: Epoch, rows: DataFrame, folded: Folded, *, keeps_columns: bool = True) -> Committed:
+        table, commits = self.table, self._find()
+        assert commits is not None
         assert table.path is not None
-        return proven(commits, anew, partial(writer.save, table.path))
+        writer = rows.write.format("delta").mode("overwrite").options(**options(table, epoch, folded))
+        if not keeps_columns:
+            writer = writer.option("overwriteSchema", "true")
+        return proven(commits, epoch, partial(writer.save, table.path))
 
     def rows_sql(self, after: int, until: int | None = None, *, version: int | None = None) -> str:
         """SQL, as in FROM, of the changes of epochs > ``after`` and <= ``until`` (None: no limit).
@@ -117,12 +135,13 @@ class ChangeLog:
         lacks = {name.lower() for name in columns.names} - {name.lower() for name in changes.names}
         return kept == options and not (lacks or found.new or found.wider or found.others)
 
-    def forget(self, until: int) -> None:
-        """Delete the changes of epochs <= ``until``. These are whole files, so no file is rewritten."""
-        past_conflicts(lambda: self._delete(until))
-
     def clean_up(self, until: int) -> None:
-        """Do the same where it may wait. If others' commits come first again and again, the changes stay for now."""
+        """Delete the changes of epochs <= ``until``. These are whole files, so no file is rewritten.
+
+        No commit says so. So these have to be epochs that the log's newest commit knows as folded: then a log that
+        lacks them doesn't count for a table that lacks them too. If others' commits come first again and again, the
+        changes stay for now.
+        """
         done_or_left(lambda: self._delete(until), f"folded changes of {self._of.label!r}")
 
     def _delete(self, until: int) -> None:

@@ -385,6 +385,8 @@ class PipelineCommits:
         return replace(
             metadata.position,
             version=commit.version,
+            table=metadata.table,
+            folded=metadata.folded,
             committed_at=commit.timestamp,
             refresh_after=commit.timestamp + self._log_retention / 2 if own else _LONG_AGO,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sinks.contract import Epoch, Position
+from sinks.contract import Epoch, Folded, Position
 from sinks.delta.metadata import CommitMetadata, of_batch
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced
@@ -20,8 +20,10 @@ _CONF = {
 }
 
 
-def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
+def options(table: DeltaTable, epoch: Epoch, folded: Folded | None = None) -> dict[str, str]:
     """Options that make a Delta write the commit of an epoch: its number (the fence) and metadata (the position).
+
+    ``folded``: of a change log, what it says of its table.
 
     This is the rule "fence": a run that was replaced can't commit. The number is Delta's ``txn`` of the pipeline. Of
     two writers that take the same number at the same time, Delta lets one through, and the other's commit fails. A
@@ -32,7 +34,7 @@ def options(table: DeltaTable, epoch: Epoch) -> dict[str, str]:
     return {
         "txnAppId": epoch.pipeline,
         "txnVersion": str(epoch.number),
-        "userMetadata": CommitMetadata.of(epoch, table.id).to_json(),
+        "userMetadata": CommitMetadata.of(epoch, table.id, folded).to_json(),
     }
 
 

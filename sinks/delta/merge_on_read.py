@@ -8,9 +8,11 @@ offsets of its epoch. Comparing the two numbers tells whether the log counts:
 * *log = table*, with the same offsets: the log counts, and everything is folded.
 * Otherwise nothing in the log counts, and the pipeline's position is the table's. This is so if *log < table*, if the
   offsets differ, if there is no log, if the table was restored, or if the table's history has no commit of the pipeline
-  (a cleaned history may hide a RESTORE; a run folds before that). The next epoch is then merged into the table, and
-  the log is started again, empty, with that epoch's number. A crash between the two leaves *log < table*, so the next
-  epoch does the same.
+  (a cleaned history may hide a RESTORE; a run folds before that). Each commit of the log also says of which table it is
+  (Delta's id), and an epoch that this table had by then. So the log of a table that was removed doesn't count for the
+  one in its place, nor does a log for a table whose files were set back. The next epoch is then merged into the
+  table, and the log is started again, empty, with that epoch's number. A crash between the two leaves *log < table*,
+  so the next epoch does the same.
 
 *If the table is restored while a run appends*, the run notices before its next append: it checks that every commit to
 the table since its last look leaves the log counting.
@@ -33,7 +35,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from sinks.contract import Committed, Epoch, Position
+from sinks.contract import Committed, Epoch, Folded, Position
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import fenced
@@ -111,6 +113,13 @@ class MergeOnRead:
         """The positions of the table and of its log."""
         # The table is read first. After a fold between the two reads, the folded epochs still count as unfolded, and
         # the log still holds them.
+        standing, before = self._read(), None
+        # If an epoch was appended since the fold, it says that the table has more than was read.
+        while standing.set_back and standing.table != before:
+            before, standing = standing.table, self._read()
+        return standing
+
+    def _read(self) -> Standing:
         table = self._commits.position()
         return Standing(table, self._log.position() if table is not None else None)
 
@@ -134,6 +143,13 @@ class MergeOnRead:
         self._goes_on, self._folded, self._given_up = standing.goes_on, standing.table, standing.given_up
         return standing.position
 
+    def left_behind(self) -> int:
+        """Number of the last epoch in the log of a table that was removed without it. For a table without epochs."""
+        if self._of.path is None and self._of.detail() is None:
+            return 0  # nobody knows where it will lie
+        left = self._log.position()
+        return left.epoch if left is not None else 0
+
     @property
     def started(self) -> bool:
         """Whether there is a log. Reads no position."""
@@ -153,12 +169,12 @@ class MergeOnRead:
         if self._goes_on:
             self._refuse_changed(epoch)
             if self._log_takes(rows):
-                return self._log.append(epoch, rows)
+                return self._log.append(epoch, rows, _seen(self._folded))
             epoch = self._after_a_fold(epoch)
         committed = self._now.table.write(epoch, self._now.reduce.of(rows))
         # The position that stands: an earlier attempt of this run may have committed it, having read less.
         left = Epoch.that_left(committed.position, pipeline=self._pipeline)
-        started = self._log.start(left, rows, self._now.options)
+        started = self._log.start(left, rows, self._now.options, _seen(committed.position))
         self._goes_on, self._fits, self._folded = True, True, committed.position
         self.publish_view()
         return replace(committed, position=started.position)
@@ -237,27 +253,35 @@ class MergeOnRead:
         ``owner``: id of this run. Raises Fenced if another run folds or appends at the same time.
         """
         standing = self.standing()
-        position, table = standing.position, standing.table
-        if position is None or table is None or standing.log is None:
+        position, table, log = standing.position, standing.table, standing.log
+        if position is None or table is None or log is None:
             return
-        if standing.log.epoch < table.epoch:
+        if log.epoch < table.epoch:
             # A crash may have come before the log was emptied below, or before an epoch's start of the log.
-            self._log.forget(standing.log.epoch)
+            self._empty(log, table, owner)
             return
         last = Epoch.of_no_records(position, pipeline=self._pipeline, owner=owner)
         if not standing.goes_on:
-            # The table was restored. If its next number were one that the log has taken, the log would seem to count.
-            self._now.table.write(replace(last, expected=table), self._nothing())
-            self._log.forget(last.number)
+            # The table was restored. If its next number were one that the log has taken, or takes now, the log would
+            # seem to count.
+            above = replace(last, number=last.number + 1, expected=table)
+            self._empty(log, self._now.table.write(above, self._nothing()).position, owner)
             return
         no_changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
-        log = self._log.append(last, no_changes).position
+        log = self._log.append(last, no_changes, _seen(table)).position
+        number = log.epoch + 2  # above that with which the log is emptied
         if standing.unfolded:
-            self._fold(table, log, owner, log.epoch + 1)
+            committed = self._fold(table, log, owner, number)
         else:  # whatever its changes meant: none is left to be merged
-            self._now.table.write(self._folding(table, log, owner, log.epoch + 1), self._nothing())
-        # The view would take changes that stay in the log for newer than what the table gets from now on.
-        self._log.forget(log.epoch)
+            committed = self._now.table.write(self._folding(table, log, owner, number), self._nothing())
+        self._empty(log, committed.position, owner)
+
+    def _empty(self, log: Position, table: Position, owner: str) -> None:
+        """Take all changes out of a log that counts no more. The view would take those that stay for newer than what
+        the table gets from now on."""
+        if log.folded is not None and log.folded.epoch >= log.epoch:
+            return  # nothing was appended since it was emptied
+        self._log.empty(Epoch.of_no_records(log, pipeline=self._pipeline, owner=owner), _seen(table))
 
     def live(self) -> DataFrame:
         """The current rows: the table's with the unfolded changes merged. Reads the present versions of both."""
@@ -333,7 +357,7 @@ class MergeOnRead:
         committed = then.table.write(epoch, then.reduce.of(changes), within=range_of(changes, then.key))
         self._folded = committed.position
         self.publish_view()
-        self._forget()
+        self._forget(log)
         return committed
 
     def _folding(self, table: Position, log: Position, owner: str, number: int) -> Epoch:
@@ -342,13 +366,21 @@ class MergeOnRead:
     def _nothing(self) -> DataFrame:
         return self._now.reduce.of(self._spark.createDataFrame([], self._now.columns()))
 
-    def _forget(self) -> None:
-        """Delete the changes that were folded longer ago than a reader takes."""
+    def _forget(self, log: Position) -> None:
+        """Delete the changes that were folded longer ago than a reader takes, as far as the log knows it.
+
+        ``log``: a position of the log.
+        """
         before = datetime.now(timezone.utc) - _READERS_TAKE
         for commit, metadata in self._commits.lineage():
             if commit.timestamp < before:
-                self._log.clean_up(metadata.epoch)
+                self._log.clean_up(metadata.epoch if log.folded is None else min(metadata.epoch, log.folded.epoch))
                 return
+
+
+def _seen(table: Position | None) -> Folded:
+    assert table is not None
+    return Folded(table.table, table.epoch)
 
 
 def _merged_sql(meaning: Meaning, changes: str, at: Position | None, *, hint: str = "") -> str:

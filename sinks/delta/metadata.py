@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sinks.contract import Epoch, Position
+from sinks.contract import Epoch, Folded, Position
 from sinks.errors import UnsupportedFormat
 from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, flat, nested
@@ -36,12 +36,14 @@ class CommitMetadata:
     """Table version that the epoch was planned on. It shows a RESTORE between the planning and the commit."""
     table: str = ""
     """Delta's id of the table that the commit was made for. Another table of the same name has another id."""
+    folded: Folded | None = None
+    """As in ``Position``."""
 
     @classmethod
-    def of(cls, epoch: Epoch, table: str = "") -> CommitMetadata:
-        """Of the commit that this epoch is about to make. ``table``: Delta's id of it."""
+    def of(cls, epoch: Epoch, table: str = "", folded: Folded | None = None) -> CommitMetadata:
+        """Of the commit that this epoch is about to make. ``table``: Delta's id of it; ``folded``: of a change log."""
         base = epoch.expected.version if epoch.expected else None
-        return cls(epoch.pipeline, epoch.position(), base, table)
+        return cls(epoch.pipeline, epoch.position(), base, table, folded)
 
     @classmethod
     def at(cls, pipeline: str, position: Position) -> CommitMetadata:
@@ -90,6 +92,8 @@ class CommitMetadata:
             fields["leaders"] = nested(position.leaders)
         if self.table:
             fields["table"] = self.table
+        if self.folded is not None:
+            fields["folded"] = list(self.folded)
         text = _text(fields)
         if len(text) <= _MUCH:
             return text
@@ -141,7 +145,9 @@ class CommitMetadata:
                 batch=str(fields.get("batch", "")),
                 leaders=flat(fields.get("leaders", {})),
             )
-            return cls(pipeline, position, base=fields.get("base"), table=str(fields.get("table", "")))
+            of, epoch = fields.get("folded") or ("", None)
+            folded = Folded(str(of), int(epoch)) if epoch is not None else None
+            return cls(pipeline, position, fields.get("base"), str(fields.get("table", "")), folded)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, zlib.error):
             return None
 

@@ -19,10 +19,25 @@ class Standing:
         """Whether the log counts, see ``sinks.delta.merge_on_read``."""
         if self.table is None or self.log is None:
             return False
-        if self.table.source != "commit" or self.log.source != "commit":
+        if self.table.source != "commit" or self.log.source != "commit" or self.set_back or self._of_another:
             return False
         same = self.log.epoch == self.table.epoch and self.log.offsets == self.table.offsets
         return self.log.epoch > self.table.epoch or same
+
+    @property
+    def set_back(self) -> bool:
+        """Whether the table lacks an epoch that it had when the log was written: its files are those of a backup, or it
+        was read before a fold, and the log after it."""
+        folded = self.log.folded if self.log is not None else None
+        return folded is not None and self.table is not None and self.table.epoch < folded.epoch
+
+    @property
+    def _of_another(self) -> bool:
+        """Whether the log is of another table, which lay here before."""
+        if self.log is None or self.log.folded is None or self.table is None:
+            return False
+        of = self.log.folded.table
+        return bool(of and self.table.table) and of != self.table.table
 
     @property
     def unfolded(self) -> int:

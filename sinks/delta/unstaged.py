@@ -94,9 +94,16 @@ class Unstaged:
             raise PositionMismatch(
                 f"The change log of {self._table.label!r} has "
                 f"{plural(self._on_read.given_up, 'epoch')} that the table lacks, and no longer counts: the table was "
-                "restored, or Delta has cleaned the history that would show a RESTORE. Nothing was written.",
+                "restored, set back or removed, or Delta has cleaned the history that would show a RESTORE. Nothing "
+                "was written.",
                 hint="Bring the table back to its newest version, if it was restored. Else write to new places: "
                 "`lakelock replay` reads the records again, while Kafka holds them.",
+            )
+        if stands is None and self._on_read is not None and (left := self._on_read.left_behind()):
+            raise PositionMismatch(
+                f"{self._table.label!r} holds no epoch, and its folder has the change log of a table that was removed, "
+                f"up to epoch {left}. Nothing was written.",
+                hint="Remove the folder `_lakelock` there, too. Or write to another place.",
             )
         self._asked, self._stands = True, stands
         return stands

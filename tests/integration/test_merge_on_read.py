@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -212,13 +213,14 @@ def test_killed_around_a_fold(kill: Step | Moment, trigger: dict[str, Any] | Non
     assert lake.rows("upsert") == current(lake) == [("a", 2), ("c", 1)]
 
 
+def crash(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.breadth
 def test_a_crash_between_the_first_epoch_and_the_start_of_the_log(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(*_: object) -> None:
-        raise KeyboardInterrupt
-
     topic.send_rows([("a", 0)])
     with monkeypatch.context() as patched:
         patched.setattr(ChangeLog, "start", crash)
@@ -365,7 +367,7 @@ def test_what_was_folded_is_forgotten_when_its_readers_are_done(
     assert lake.frame(log).count() == 6, "an hour hasn't passed"
     monkeypatch.setattr(on_read, "_READERS_TAKE", on_read._READERS_TAKE * 0)
     assert lake.pipeline("upsert", **ON_READ).fold() is not None
-    assert lake.frame(log).count() == 0
+    assert lake.frame(log).count() == 2, "the log's last commit doesn't know yet that its epoch is folded"
     assert held is not None
     assert sorted(tuple(row) for row in held.select("k", "n").collect()) == [("a", 1), ("b0", 0), ("b1", 1)]
     topic.send_rows([("a", 9)])
@@ -686,6 +688,54 @@ def test_a_log_does_not_count_where_a_cleaned_history_may_hide_a_restore(lake: L
     lake.pipeline("upsert", **ON_READ).run()
     lake.pipeline("upsert", **ON_READ).fold()
     assert lake.rows("upsert") == [("a", 0), ("b", 1), ("c", 2)]
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("crashes", [False, True])
+def test_the_log_of_a_removed_table_has_no_say_in_the_one_in_its_place(
+    crashes: bool, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [(f"k{number}", number) for number in range(5)]
+    for row in expected[:3]:
+        topic.send_rows([row], partition=0)
+        lake.pipeline("upsert", **ON_READ).run()
+    again = options(path=str(lake.path("again")))
+    shutil.copytree(lake.path("upsert") / "_lakelock", lake.path("again") / "_lakelock")
+    if crashes:
+        with monkeypatch.context() as patched:
+            patched.setattr(ChangeLog, "start", crash)
+            with pytest.raises(KeyboardInterrupt):
+                lake.pipeline("upsert", **again).run()
+    for upto in (3, 4, 5):
+        topic.send_rows(expected[3:upto][-1:], partition=0)
+        lake.pipeline("upsert", **again).run()
+        assert current(lake, **again) == expected[:upto]
+    lake.pipeline("upsert", **again).fold()
+    assert lake.rows("again") == expected
+
+
+@pytest.mark.breadth
+def test_a_log_whose_folded_changes_are_gone_does_not_count_for_a_table_that_was_set_back(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A RESTORE shows in the table's history. Files of a backup don't."""
+    monkeypatch.setattr(on_read, "_READERS_TAKE", on_read._READERS_TAKE * 0)
+    backup, again = lake.path("again"), options(path=str(lake.path("again")))
+    expected = [(f"k{number}", number) for number in range(7)]
+    for number, row in enumerate(expected[:6]):
+        topic.send_rows([row], partition=0)
+        lake.pipeline("upsert", **options(fold={"epochs": 1 if number % 2 else 50})).run()
+        if number == 1:
+            shutil.copytree(lake.path("upsert"), backup, ignore=shutil.ignore_patterns("_lakelock"))
+    assert lake.frame(f"upsert/{FOLDER}").where("_epoch < 5").isEmpty(), "folded, and forgotten"
+    shutil.copytree(lake.path("upsert") / "_lakelock", backup / "_lakelock")
+    assert current(lake, **again) == expected[:2]
+    lake.pipeline("upsert", **again).run()
+    assert current(lake, **again) == expected[:6], "read from Kafka again"
+    topic.send_rows(expected[6:], partition=0)
+    lake.pipeline("upsert", **again).run()
+    lake.pipeline("upsert", **again).fold()
+    assert lake.rows("again") == expected
 
 
 @pytest.mark.breadth

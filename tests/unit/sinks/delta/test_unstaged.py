@@ -22,7 +22,7 @@ def position(epoch: int, source: str = "commit") -> Position:
 
 
 def of(table: Position | None, log: Position | None) -> Unstaged:
-    it: Any = SimpleNamespace(position=lambda: table, spark=None, label="lake/a")
+    it: Any = SimpleNamespace(position=lambda: table, spark=None, label="lake/a", path="lake/a")
     changes: Any = SimpleNamespace(position=lambda: log)
     sink = MergeOnRead(it, it, changes, it, it, pipeline="p")
     return Unstaged("a", it, sink, pipeline="p")
@@ -51,3 +51,10 @@ def test_epochs_of_a_change_log_that_no_longer_counts_are_never_taken_for_held(s
     assert Standing(table, log).given_up == 2
     with pytest.raises(PositionMismatch, match="2 epochs that the table lacks, and no longer counts"):
         of(table, log).position()
+
+
+def test_a_folder_with_the_change_log_of_a_removed_table_takes_no_table_of_a_route() -> None:
+    """By number the coordinator log would take the log's epochs for its own."""
+    with pytest.raises(PositionMismatch, match="has the change log of a table that was removed, up to epoch 5"):
+        of(None, position(5)).position()
+    assert of(None, None).position() is None
