@@ -11,7 +11,9 @@ from functools import cached_property
 from connector.config import PipelineConfig
 from connector.display import Bar, Grid, Line, Page, Shown
 from connector.engine.assembly import Assembly
-from connector.protocol.decided import Row
+from connector.engine.in_parallel import of_each
+from connector.engine.outputs import Table
+from connector.protocol.decided import Row, strayed
 from connector.protocol.recover import TopicsHeld, reached
 from connector.protocol.recreated import recreated
 from sinks.contract import Position
@@ -74,7 +76,10 @@ class Status(Shown):
 
     @property
     def replaced(self) -> str:
-        """How somebody else has replaced what the table had, if so. A run stops there."""
+        """How somebody else has replaced what the table had, if so. A run stops there.
+
+        With several tables also that one doesn't hold what the coordinator log says. Those of a route aren't asked:
+        ``Pipeline.check`` asks them."""
         return self.position.replaced if self.position is not None else ""
 
     @property
@@ -145,7 +150,8 @@ def next_offsets(position: Position | None, offsets: Offsets, held: TopicsHeld) 
 
 def status_of(config: PipelineConfig, assembly: Assembly) -> Status:
     """Where the pipeline of ``assembly`` stands, next to what Kafka holds. Changes nothing. Raises LakelockError."""
-    position, offsets, in_doubt = stands(assembly)
+    # The tables of a route are too many to be asked each time that somebody looks.
+    position, offsets, in_doubt = stands(assembly, asks=assembly.routes is None)
     held = assembly.source.look()
     waiting = {at: max(next_, held.beginnings[at]) for at, next_ in next_offsets(position, offsets, held).items()}
     return Status(
@@ -169,13 +175,17 @@ def _unfolded(config: PipelineConfig, assembly: Assembly, position: Position | N
     return max(0, position.epoch - log.folded.epoch)
 
 
-def stands(assembly: Assembly) -> tuple[Position | None, Offsets, Row | None]:
-    """The position, the next offsets, and the epoch that is in doubt. Settles nothing."""
+def stands(assembly: Assembly, *, asks: bool = True) -> tuple[Position | None, Offsets, Row | None]:
+    """The position, the next offsets, and the epoch that is in doubt. Settles nothing.
+
+    ``asks``: whether to ask each of several tables, if they hold what the coordinator log says.
+    """
     if assembly.log is not None:
         known = assembly.log.read()
         if known.decided is None:
             return None, Offsets(), known.in_doubt
-        position = replace(known.decided.epoch.position(), committed_at=assembly.log.since())
+        strays = strayed(_of_tables(assembly, known.decided), known) if asks else ""
+        position = replace(known.decided.epoch.position(), committed_at=assembly.log.since(), replaced=strays)
         return position, position.offsets, known.in_doubt
     table = assembly.table
     stood = table.derivation.sink.position() if table.table.detail() is not None else None
@@ -185,6 +195,14 @@ def stands(assembly: Assembly) -> tuple[Position | None, Offsets, Row | None]:
         return stood, stood.offsets, None
     group = assembly.group
     return stood, reached(stood, group.committed(), assembly.source.look(), group.name), None
+
+
+def _of_tables(assembly: Assembly, decided: Row) -> Mapping[str, Position | None]:
+    if assembly.routes is not None:
+        sinks = assembly.routes.sinks(decided.prepared.keys())
+        return of_each({name: sink.look for name, sink in sinks.items()}, at_once=assembly.routes.at_once)
+    tables = [output for output in assembly.outputs if isinstance(output, Table)]
+    return {table.label: table.derivation.sink.position() for table in tables}
 
 
 def doubt(row: Row) -> Line:

@@ -105,6 +105,29 @@ def is_before(position: Position | None, decided: Row, sink: str) -> bool:
     return _is_left_at(position, prepared.after)
 
 
+def strayed(positions: Mapping[str, Position | None], known: LogHeld) -> str:
+    """The sinks that somebody else has replaced, or that don't hold what the log says, in words. A run stops there.
+
+    Empty: there are none. The log was read before the positions: a run may have gone on since.
+    """
+    decided, told = known.decided, []
+    for name, position in positions.items():
+        if position is not None and position.replaced:
+            told.append(f"{name}: {position.replaced}")
+        elif decided is not None and not _may_be_at(position, decided, name, settled=known.all_hold_it):
+            holds = "holds no epoch" if position is None else f"stands at {position.describe()}"
+            told.append(f"{name} {holds}, and the coordinator log is at epoch {decided.epoch.number}")
+    return "; ".join(told)
+
+
+def _may_be_at(position: Position | None, decided: Row, sink: str, *, settled: bool) -> bool:
+    if position is not None and position.epoch > decided.epoch.number:
+        return True
+    if is_at(position, decided, sink) or joins(position, decided, sink):
+        return True
+    return not settled and is_before(position, decided, sink)
+
+
 def joins(position: Position | None, decided: Row | None, sink: str) -> bool:
     """Whether a sink was added to the file after this decision, and has yet to catch up with the others."""
     if decided is None or decided.of_route or sink in decided.prepared:

@@ -82,11 +82,20 @@ class Unstaged:
         with self.alone():
             return self._position()
 
-    def _position(self) -> Position | None:
+    def look(self) -> Position | None:
+        """The same for somebody who writes nothing. It says of a table whether it was replaced."""
+        with self.alone():
+            return self._look()
+
+    def _look(self) -> Position | None:
         stands = self._sink.position()
         before = self._folded.standing() if self._folded is not None else None
         if stands is not None and before is not None and before.goes_on and before.log is not None:
             stands = replace(stands, owner=before.log.owner)  # the table has that of the run that folded the epoch
+        return stands
+
+    def _position(self) -> Position | None:
+        stands = self._look()
         if stands is not None and stands.replaced:
             raise TableReplaced.by(stands.replaced, repr(self._table.label))
         if self._on_read is not None and self._on_read.given_up:

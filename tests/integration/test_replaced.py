@@ -1,5 +1,6 @@
 """A table that somebody else has replaced, between two runs or under one: nothing is written to what it is now."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from connector.cli.app import app
 from connector.pipeline import Pipeline
 from connector.protocol.steps import Event, Step
+from connector.watch.state_words import standing
 from sinks.contract import Committed, Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.errors import ConfigurationError, TableReplaced
@@ -208,7 +210,15 @@ def test_one_of_several_tables_that_was_replaced_on_purpose_is_accepted(lake: La
     topic.send_rows(some(5, 2))
     with pytest.raises(TableReplaced, match="overwrite"):
         pipeline.run()
+    replaced = f"{lake.path('every')}: version 2, WRITE (overwrite)"
+    status = pipeline.status()
+    assert status.replaced.startswith(replaced)
+    assert standing(status) == ("bad", "table was replaced")
+    for look in (pipeline.check, pipeline.dry_run):
+        with pytest.raises(TableReplaced, match=re.escape(replaced)):
+            look()
     assert pipeline.accept().epoch == 2
+    assert not pipeline.status().replaced
     assert pipeline.run().epochs == 1
     assert lake.rows("every") == sorted(some(0, 2) + some(5, 2))
     assert lake.rows("latest") == some(0, 7)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from connector.protocol.decided import LogHeld, Row, State, is_at, is_before
+from connector.protocol.decided import LogHeld, Row, State, is_at, is_before, strayed
 from connector.protocol.two_phase import AskPositions, Commit, Prepare, ReadLog, recover
 from sinks.contract import Committed, Epoch, Position, Prepared
 from sinks.errors import Diverged, OffsetsLost, PositionMismatch
@@ -40,6 +41,41 @@ def test_a_restore_to_an_earlier_epoch_is_seen() -> None:
     back = position(2, source="restored", restored_to=1)
     assert not is_at(back, PASSED_BY, "a")
     assert not is_before(back, WRITTEN, "a")
+
+
+BACK = {"source": "restored", "restored_to": 1}
+
+
+@pytest.mark.parametrize(
+    ("stands", "said"),
+    [
+        (position(3), ""),
+        (position(4), ""),  # a run has gone on since the log was read
+        (position(3, replaced="version 7, WRITE (overwrite)"), "a: version 7, WRITE (overwrite)"),
+        (position(2), 'a stands at epoch 2 with {"t":{"0":10}}, and the coordinator log is at epoch 3'),
+        (replace(position(3, **BACK), offsets=Offsets({AT: 5})), 'a stands at epoch 3 with {"t":{"0":5}}'),
+        (None, "a holds no epoch, and the coordinator log is at epoch 3"),
+    ],
+)
+@pytest.mark.parametrize("in_doubt", [False, True])
+def test_who_only_looks_sees_which_table_does_not_hold_what_the_log_says(
+    in_doubt: bool, stands: Position | None, said: str
+) -> None:
+    row = decided(3, a=Prepared(1, "", {}), b=Prepared(1, "", {}))
+    known = LogHeld(5, row if in_doubt else replace(row, state=State.DONE), row)
+    found = strayed({"a": stands, "b": position(3), "added": None}, known)
+    if in_doubt and stands == position(2):
+        assert not found, "the next run commits it there"
+    else:
+        assert found.startswith(said)
+        assert bool(found) is bool(said)
+    assert not strayed({"a": None}, LogHeld())
+
+
+def test_tables_of_a_route_that_an_epoch_passes_by_are_where_they_were() -> None:
+    known = LogHeld(5, replace(PASSED_BY, state=State.DONE), PASSED_BY)
+    assert not strayed({"a": position(2), "b": position(3)}, known)
+    assert strayed({"a": position(1)}, known).startswith("a stands at epoch 1")
 
 
 def recovered(held: LogHeld, positions: Mapping[str, Position | None], again: Any = None) -> Any:
