@@ -20,12 +20,14 @@ from connector.audit.avro_end import end_of
 from connector.audit.avro_schema import (
     Node,
     Schema,
+    aliases_of,
     arrow_type,
     in_json,
     kind_of,
     lacking,
     meaning,
     name_of,
+    same_record,
     spark_type,
 )
 from connector.audit.batches import headers, with_column
@@ -63,7 +65,8 @@ class Fit:
         """Of the value that fastavro gives, that of ``spark_type``, as Arrow takes it. Raises _Unfit: no value fits."""
         return self._fit(self._writer.root, self._reader.root, ())
 
-    def _fit(self, written: Node, read: Node, above: tuple[int, ...]) -> Make:
+    def _fit(self, written: Node, read: Node, above: tuple[int, ...], beside: Sequence[Node] = ()) -> Make:
+        """``beside``: the types of the writer's union, if it has one."""
         written, read = self._writer.at(written), self._reader.at(read)
         if id(written) in above:
             raise _Unfit  # a type that contains itself
@@ -71,7 +74,9 @@ class Fit:
         if isinstance(written, list):
             return self._of_union(written, read, above)
         if isinstance(read, list):
-            return self._into_union(written, read, above)
+            return self._into_union(written, read, above, beside)
+        if beside and kind_of(written) == kind_of(read) == "record" and same_record(written, beside, [read]) is None:
+            raise _Unfit
         kind, wanted = kind_of(written), kind_of(read)
         if kind != wanted and wanted not in _PROMOTED.get(kind, ()):
             raise _Unfit
@@ -91,12 +96,12 @@ class Fit:
     def _of_union(self, written: Node, read: Node, above: tuple[int, ...]) -> Make:
         """fastavro names the type of a branch that has a name. The others differ in Python's types."""
         ways: dict[object, Make] = {}
-        for branch in written:
-            node = self._writer.at(branch)
+        union = [self._writer.at(branch) for branch in written]
+        for node in union:
             kind = kind_of(node)
             of = node["name"] if kind in ("record", "enum", "fixed") else _PYTHON[kind]
             try:
-                ways[of] = self._fit(branch, read, above)
+                ways[of] = self._fit(node, read, above, union)
             except _Unfit:
                 ways[of] = _unfit
         if all(way is _unfit for way in ways.values()):
@@ -108,15 +113,18 @@ class Fit:
 
         return made
 
-    def _into_union(self, written: Node, read: Node, above: tuple[int, ...]) -> Make:
+    def _into_union(self, written: Node, read: Node, above: tuple[int, ...], beside: Sequence[Node]) -> Make:
         """The branch that Avro takes: one of the same type, by its name if it has one, else one to promote to."""
         branches = [self._reader.at(each) for each in read]
         outside = above[:-1] if isinstance(written, dict) else above
         same = [each for each in branches if kind_of(each) == kind_of(written)]
-        if isinstance(written, dict) and "name" in written:
+        others = [each for each in branches if each not in same]
+        if kind_of(written) == "record" and same:
+            same, others = [each for each in [same_record(written, beside or [written], same)] if each is not None], []
+        elif isinstance(written, dict) and "name" in written:
             same.sort(key=lambda each: each["name"] != written["name"])
         values = [each for each in branches if each != "null"]
-        for branch in [*same, *(each for each in branches if each not in same)]:
+        for branch in [*same, *others]:
             try:
                 make = self._fit(written, branch, outside)
             except _Unfit:
@@ -167,9 +175,7 @@ def _same_meaning(written: Node, read: Node) -> None:
 
 
 def _same_name(written: Node, read: Node) -> None:
-    space = read["name"].rpartition(".")[0]
-    aliases = [each if "." in each or not space else f"{space}.{each}" for each in read.get("aliases", ())]
-    if written["name"] not in (read["name"], *aliases) or written.get("size") != read.get("size"):
+    if written["name"] not in (read["name"], *aliases_of(read)) or written.get("size") != read.get("size"):
         raise _Unfit
 
 

@@ -94,6 +94,34 @@ def kind_of(node: Node) -> str:
     return "record" if kind == "error" else kind
 
 
+def aliases_of(node: Node) -> list[str]:
+    """The full names that a type had before."""
+    space = node["name"].rpartition(".")[0]
+    return [each if "." in each or not space else f"{space}.{each}" for each in node.get("aliases", ())]
+
+
+def same_record(written: Node, beside: Sequence[Node], read: Sequence[Node]) -> Node | None:
+    """Which of the reader's types a writer's record is, where a value may be one of several: by the name. None: none of
+    them. ``beside``: the types of the writer's union. A record alone on both sides is the same by any name, and so is
+    the reader's only one if none of the writer's has its name."""
+    sent, there = ([each for each in types if kind_of(each) == "record"] for types in (beside, read))
+    found = {each["name"]: _by_name(each, sent, there) for each in sent}
+    if len(there) == 1 and not any(found.values()):
+        return there[0]
+    return found[written["name"]]
+
+
+def _by_name(written: Node, sent: Sequence[Node], there: Sequence[Node]) -> Node | None:
+    def last(node: Node) -> str:
+        return str(node["name"]).rpartition(".")[2]
+
+    former = [each for each in there if written["name"] in aliases_of(each)]
+    alike = [each for each in there if last(each) == last(written)]
+    alone = len(alike) == 1 and [last(each) for each in sent].count(last(written)) == 1
+    today = [each for each in there if each["name"] == written["name"]]
+    return next(iter((*former, *today, *(alike if alone else ()))), None)
+
+
 def meaning(node: Node) -> tuple[Any, ...]:
     """The logical type that changes what the value means: its name, and of a decimal its precision and scale. Empty:
     there is none."""

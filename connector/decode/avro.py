@@ -15,6 +15,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
+from connector.decode.avro_apart import told_apart
 from connector.decode.avro_evolution import checked_decimals, grown, new_fields, unrounded, with_symbols
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, parse
@@ -35,6 +36,7 @@ MALFORMED = "not exactly one Avro value of its schema, or text in it that isn't 
 _END = bytes.fromhex("4c616b65106f9d3b")
 _END_AS_DOUBLE = struct.unpack("<d", _END)[0]
 _ROUNDED = "a whole number in it isn't exactly one of the FLOAT or DOUBLE that its column is"
+_APART = "of a type in a union that the reader's schema doesn't have there"
 _PARSED = "_parsed_avro"
 _READER = "the reader's schema"
 _OF_FILE = "The Avro schema in the file that schema_file names"
@@ -282,7 +284,9 @@ class AvroOfRegistry(NeverPlain):
         return None
 
     def _misfit(self, writer: AvroSchema) -> str | None:
-        return misfit(writer, unrounded(self._reader, writer))
+        reader = unrounded(self._reader, writer)
+        told_apart(writer, reader)
+        return misfit(writer, reader)
 
     def _own(self, writer: AvroSchema) -> list[str]:
         """The writer's new fields that would be columns of Lakelock's own. Those of a key are inside of one column."""
@@ -319,12 +323,14 @@ class AvroOfRegistry(NeverPlain):
         for schema_id, writer in self.writers.items():
             alike.setdefault(writer.text, []).append(schema_id)
         parsed = None
-        why: str | None = MALFORMED
+        why = [MALFORMED]
         for number, ids in enumerate(alike.values()):
             mine, writer = self.schemas.one_of(value, ids), self.writers[ids[0]]
             as_written = unrounded(self._reader, writer)
             if as_written != self._reader:
-                why = f"{MALFORMED}, or {_ROUNDED}"
+                why.append(_ROUNDED)
+            writer, others = told_apart(writer, as_written)
+            why += [f"{_APART}: {name}" for name in others]
             as_written = checked_decimals(as_written)
             envelope = enveloped(payload, writer, as_written)
             if as_written != self._reader:
@@ -335,7 +341,8 @@ class AvroOfRegistry(NeverPlain):
         if parsed is None:
             parsed = F.when(F.lit(False), enveloped(payload, self._reader, self._reader))
         kept = records.columns
-        judged = _judged(records.withColumn(_PARSED, parsed), value, self.type, self.schemas.problem(value, why), into)
+        problem = self.schemas.problem(value, ", or ".join(dict.fromkeys(why)))
+        judged = _judged(records.withColumn(_PARSED, parsed), value, self.type, problem, into)
         return judged.drop(*(name for name in kept if name.startswith(_PARSED)))
 
 

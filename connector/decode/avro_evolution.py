@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from connector.decode.avro_resolution import PROMOTED, ROUNDED, aliases
+from connector.decode.avro_resolution import PROMOTED, ROUNDED
 from connector.decode.avro_schema import AvroSchema, Node, full_name, kind_of, parse
+from connector.decode.avro_unions import aliases
 
 _DIGITS_OF_64_BITS, _MOST_DIGITS = 18, 38
 """Of decimals in Spark: up to the first it stores them as 64 bits."""

@@ -7,7 +7,10 @@ would read an amount with two decimals as one with four, because its resolution 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from connector.decode.avro_schema import AvroSchema, Node, full_name, kind_of
+from connector.decode.avro_unions import aliases, record_of
 
 PROMOTED = {
     "int": ("long", "float", "double"),
@@ -29,29 +32,58 @@ _MEANINGFUL = {
 def misfit(writer: AvroSchema, reader: AvroSchema) -> str | None:
     """Why values with the writer's schema can't be read with the reader's. None if they can.
 
-    If only some can, as those of one branch of a union, the others are found record by record.
+    If only some can, as those of one branch of a union, the others are found record by record: see `avro_apart`.
     """
-    try:
-        return _Resolution(writer, reader).misfit(writer.root, reader.root, "the value", frozenset())
-    except _Clash as clash:
-        return str(clash)
+    return Resolution(writer, reader).misfit(writer.root, reader.root, "the value")
 
 
 class _Clash(Exception):
     """Raised where Avro would read a value wrongly."""
 
 
-class _Resolution:
+class Resolution:
+    """How the types of a writer's schema are read as those of a reader's."""
+
     def __init__(self, writer: AvroSchema, reader: AvroSchema) -> None:
         self._writer, self._reader = writer, reader
 
-    def misfit(self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]]) -> str | None:
+    def misfit(self, written: Node, read: Node, where: str, beside: Sequence[Node] = ()) -> str | None:
+        """See `misfit`, of a type within each. ``beside``: as for `branches`."""
+        try:
+            return self._misfit(written, read, where, frozenset(), beside)
+        except _Clash as clash:
+            return str(clash)
+
+    def branches(self, written: Node, beside: Sequence[Node], read: Node) -> list[Node]:
+        """The reader's types that a writer's may be read as, in Avro's order: one of the same type, by name if it has
+        one, else one it can be promoted to. All are definitions. ``beside``: those of the writer's union."""
+        reads = [self._reader.definition(each) for each in (read if isinstance(read, list) else [read])]
+        same = [each for each in reads if kind_of(each) == kind_of(written)]
+        if same and kind_of(written) == "record":
+            one = record_of(written, beside or [written], same)
+            return [] if one is None else [one]
+        same.sort(key=lambda each: full_name(each) != full_name(written))
+        return [*same, *(each for each in reads if each not in same)]
+
+    def _misfit(
+        self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]], beside: Sequence[Node] = ()
+    ) -> str | None:
         written, read = self._writer.definition(written), self._reader.definition(read)
         if isinstance(written, list):
-            found = [self.misfit(branch, read, where, above) for branch in written]
-            return None if not found or None in found else found[0]
-        if isinstance(read, list):
-            return self._one_of(written, read, where, above)
+            union = [self._writer.definition(each) for each in written]
+            found = [self._misfit(branch, read, where, above, union) for branch in union]
+            return None if None in found else found[0]
+        why = f"{where} is the record {full_name(written)}, which the reader's schema doesn't have there"
+        problems = []
+        for branch in self.branches(written, beside, read):
+            problem = self._of_type(written, branch, where, above)
+            if problem is None:
+                return None
+            problems.append(problem)
+        return problems[0] if problems else why
+
+    def _of_type(self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]]) -> str | None:
+        """Neither is a union."""
         kind, wanted = kind_of(written), kind_of(read)
         if kind != wanted and wanted not in PROMOTED.get(kind, ()):
             return f"{where} is {kind}, which can't be read as {wanted}"
@@ -64,27 +96,13 @@ class _Resolution:
             if written.get("size") != read.get("size"):
                 return f"{where} has {written['size']} bytes, which can't be read as {read['size']}"
         if kind == "array":
-            return self.misfit(written["items"], read["items"], f"an item of {where}", above)
+            return self._misfit(written["items"], read["items"], f"an item of {where}", above)
         if kind == "map":
-            return self.misfit(written["values"], read["values"], f"a value of {where}", above)
+            return self._misfit(written["values"], read["values"], f"a value of {where}", above)
         pair = (full_name(written), full_name(read))
         if kind == "record" and pair not in above:
             return self._record(written, read, where, above | {pair})
         return None
-
-    def _one_of(self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]]) -> str | None:
-        """Choose a branch as Avro does: one of the same type, by name if it has one, else one it can be promoted to."""
-        branches = [self._reader.definition(branch) for branch in read]
-        same = [branch for branch in branches if kind_of(branch) == kind_of(written)]
-        same.sort(key=lambda branch: full_name(branch) != full_name(written))
-        others = [branch for branch in branches if branch not in same]
-        found = None
-        for branch in (*same, *others):
-            problem = self.misfit(written, branch, where, above)
-            if problem is None:
-                return None
-            found = found or problem
-        return found or f"{where} is {kind_of(written)}, and the reader's union is empty"
 
     def _record(self, written: Node, read: Node, where: str, above: frozenset[tuple[str, str]]) -> str | None:
         there = {field["name"]: field for field in written["fields"]}
@@ -96,16 +114,10 @@ class _Resolution:
                 if "default" not in field:
                     return f"{path} isn't in it, and has no default in the reader's schema"
                 continue
-            problem = self.misfit(source["type"], field["type"], path, above)
+            problem = self._misfit(source["type"], field["type"], path, above)
             if problem is not None:
                 return problem
         return None
-
-
-def aliases(node: Node) -> tuple[str, ...]:
-    """The aliases: full names for a type, as they are for a field."""
-    space = node.get("namespace") or ""
-    return tuple(alias if "." in alias or not space else f"{space}.{alias}" for alias in node.get("aliases", ()))
 
 
 def _same_meaning(written: Node, read: Node, where: str) -> None:

@@ -215,6 +215,43 @@ def test_a_decimal_of_more_than_64_bits_is_a_problem_however_few_digits_it_may_h
 
 
 @pytest.mark.breadth
+def test_a_record_of_a_type_that_the_readers_union_lacks_is_a_problem_and_no_other_record(spark: SparkSession) -> None:
+    """Avro would take it for the first one with fields that fit."""
+
+    more = {"Placed": [], "Cancelled": [field("why", "string")], "Refunded": [field("amount", "long")]}
+
+    def of(*kinds: str, space: str = "shop") -> dict[str, Any]:
+        types = [
+            record(field("id", "long"), field("at", "long"), *more[kind], name=f"{space}.{kind}") for kind in kinds
+        ]
+        again = {"type": "array", "items": [f"{space}.{kind}" for kind in kinds]}
+        return record(field("event", ["null", *types]), field("list", again), field("n", "long"))
+
+    newest = of("Placed", "Cancelled")
+    known = {
+        "1": newest, "2": of("Refunded", "Placed", "Cancelled"), "3": of("Refunded", "Cancelled", space="x")
+    }  # fmt: skip
+    decoder = AvroOfRegistry(spark, Schemas(known), ["t"], "value", json.dumps(newest))
+    cancelled, refunded = {"id": 1, "at": 2, "why": "w"}, {"id": 3, "at": 4, "amount": 5}
+    sent = [
+        (1, {"event": ("shop.Cancelled", cancelled), "list": []}),
+        (2, {"event": ("shop.Cancelled", cancelled), "list": [("shop.Placed", {"id": 1, "at": 2})]}),
+        (3, {"event": ("x.Cancelled", cancelled), "list": [("x.Cancelled", cancelled)]}),
+        (2, {"event": ("shop.Refunded", refunded), "list": []}),
+        (2, {"event": None, "list": [("shop.Cancelled", cancelled), ("shop.Refunded", refunded)]}),
+        (3, {"event": ("x.Refunded", refunded), "list": []}),
+    ]  # fmt: skip
+    rows = decoded(spark, decoder, *(framed(n, encoded(known[str(n)], {**each, "n": 6})) for n, each in sent))
+    assert [row.problem for row in rows[:3]] == [None] * 3
+    assert [row.value.event for row in rows[:3]] == [Row(member0=None, member1=Row(**cancelled))] * 3
+    assert rows[1].value.list == [Row(member0=Row(id=1, at=2), member1=None)]
+    assert rows[2].value.list == [Row(member0=None, member1=Row(**cancelled))]
+    for row in rows[3:]:
+        assert row.value is None
+        assert "of a type in a union that the reader's schema doesn't have there: shop.Refunded" in row.problem
+
+
+@pytest.mark.breadth
 def test_a_symbol_that_the_newest_schema_has_dropped_is_read_unless_a_readers_schema_is_given(
     spark: SparkSession,
 ) -> None:
