@@ -242,23 +242,39 @@ def _lacking(
     reader: Schema, writer: Schema, read: Node, written: Node, path: str, above: tuple[int, ...], found: dict[str, Node]
 ) -> None:
     wanted, sent = _values(reader, read), _values(writer, written)
-    if len(wanted) != 1:
-        return
-    for node in (each for each in sent if kind_of(each) == kind_of(wanted[0]) and id(each) not in above):
+    for node in (each for each in sent if id(each) not in above):
+        number = _partner(node, sent, wanted)
+        if number is None or kind_of(wanted[number]) != kind_of(node):
+            continue
+        one, within = wanted[number], _within(path, number, len(wanted))
         inside = (*above, id(node)) if isinstance(node, dict) else above
         for part, name in (("items", "element"), ("values", "value")):
             if isinstance(node, dict) and part in node:
-                _lacking(reader, writer, wanted[0][part], node[part], f"{path}.{name}", inside, found)
+                _lacking(reader, writer, one[part], node[part], f"{within}.{name}", inside, found)
         if kind_of(node) != "record":
             continue
         there = {each["name"]: each["type"] for each in node["fields"]}
-        for each in wanted[0]["fields"]:
-            inner = f"{path}.{each['name']}".removeprefix(".")
+        for each in one["fields"]:
+            inner = f"{within}.{each['name']}".removeprefix(".")
             source = next((name for name in (each["name"], *each.get("aliases", ())) if name in there), None)
             if source is not None:
                 _lacking(reader, writer, each["type"], there[source], inner, inside, found)
             elif each.get("default") is not None:
                 found[inner] = each
+
+
+def _partner(node: Node, sent: Sequence[Node], wanted: Sequence[Node]) -> int | None:
+    """The number of the reader's type that has the parts of this one of a writer's union. None: there is none."""
+    if len(sent) == len(wanted) == 1:
+        return 0
+    alike = [each for each in wanted if kind_of(each) == kind_of(node)]
+    one = same_record(node, sent, wanted) if alike and kind_of(node) == "record" else next(iter(alike), None)
+    return next((number for number, each in enumerate(wanted) if each is one), None)
+
+
+def _within(path: str, number: int, of: int) -> str:
+    """The path of a type of a union of so many."""
+    return f"{path}.member{number}".removeprefix(".") if of > 1 else path
 
 
 def _values(schema: Schema, node: Node) -> list[Node]:
@@ -299,15 +315,24 @@ def _written_out(schema: Schema, node: Node) -> Node:
 
 
 def _grown(read: Node, written: Node, path: str, takes: Callable[[str], bool]) -> Node:
-    if isinstance(read, list):
-        values = [each for each in read if each != "null"]
-        if len(values) != 1:
-            return read
-        return [each if each == "null" else _grown(each, written, path, takes) for each in read]
-    others = [each for each in written if each != "null"] if isinstance(written, list) else [written]
-    if len(others) != 1 or not isinstance(read, dict) or kind_of(read) != kind_of(others[0]):
+    ours, theirs = ([each for each in union if each != "null"] for union in map(_as_union, (read, written)))
+    made = list(ours)
+    for each in theirs:
+        number = _partner(each, theirs, ours)
+        if number is not None:
+            made[number] = _grown_type(made[number], each, _within(path, number, len(ours)), takes)
+    rest = iter(made)
+    union = [each if each == "null" else next(rest) for each in _as_union(read)]
+    return union if isinstance(read, list) else union[0]
+
+
+def _as_union(node: Node) -> list[Node]:
+    return node if isinstance(node, list) else [node]
+
+
+def _grown_type(read: Node, written: Node, path: str, takes: Callable[[str], bool]) -> Node:
+    if not isinstance(read, dict) or kind_of(read) != kind_of(written):
         return read
-    (written,) = others
     made = {part: _grown(read[part], written[part], path, takes) for part in ("items", "values") if part in read}
     if kind_of(read) == "record":
         there = {name: each for each in read["fields"] for name in (each["name"], *each.get("aliases", ()))}

@@ -274,8 +274,9 @@ class AvroOfRegistry(NeverPlain):
             why = f"{writer.recursive} is recursive" if writer.recursive else self._misfit(writer)
             if why is not None:
                 return f"can't be read as the reader's schema: {why}"
-            fields = new_fields(self._reader, writer) if self._refuses_fields else ()
-            if why := lacks(fields, *self._lacking):
+            # Of those that were to be added, some may have had no room.
+            fields = new_fields(self._reader, writer) if self._refuses_fields or self._grows else ()
+            if why := lacks(fields, self._lacking[0], "" if self._grows else self._lacking[1]):
                 return why
         except UnusableSchema:
             self._reader = before

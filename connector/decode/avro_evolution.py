@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from connector.decode.avro_resolution import PROMOTED, ROUNDED
 from connector.decode.avro_schema import AvroSchema, Node, full_name, kind_of, parse
-from connector.decode.avro_unions import aliases
+from connector.decode.avro_unions import aliases, in_union, type_of, values
 
 _DIGITS_OF_64_BITS, _MOST_DIGITS = 18, 38
 """Of decimals in Spark: up to the first it stores them as 64 bits."""
@@ -17,7 +17,7 @@ _NUMBERS = frozenset(("int", "long", "float", "double"))
 
 def new_fields(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     """The paths of the writer's fields that the reader's schema lacks and would ignore."""
-    return list(_new(reader, reader.root, writer, writer.root, "", frozenset()))
+    return list(dict.fromkeys(_new(reader, reader.root, writer, writer.root, "", frozenset())))
 
 
 def grown(reader: AvroSchema, writer: AvroSchema, only: Collection[str] | None = None) -> AvroSchema:
@@ -120,7 +120,14 @@ def _unrounded(read: Node, writer: AvroSchema, written: Node) -> Node:
 def _new(
     reader: AvroSchema, read: Node, writer: AvroSchema, written: Node, path: str, above: frozenset[str]
 ) -> Iterator[str]:
-    read, written = reader.definition(_value(read)), writer.definition(_value(written))
+    for at, one, other in _pairs(reader, read, writer, written):
+        inner = in_union(path, at, len(values(reader.definition(read))))
+        yield from _new_in_type(reader, reader.definition(one), writer, writer.definition(other), inner, above)
+
+
+def _new_in_type(
+    reader: AvroSchema, read: Node, writer: AvroSchema, written: Node, path: str, above: frozenset[str]
+) -> Iterator[str]:
     if not isinstance(read, dict) or not isinstance(written, dict) or read["type"] != written["type"]:
         return
     if written["type"] == "record" and full_name(written) not in above:
@@ -137,18 +144,35 @@ def _new(
             yield from _new(reader, read[part], writer, written[part], path, above)
 
 
+def _pairs(reader: AvroSchema, read: Node, writer: AvroSchema, written: Node) -> Iterator[tuple[int, Node, Node]]:
+    """The types of two unions, or of one, that belong together: the number of the reader's without null, and both."""
+    ours, theirs = values(reader.definition(read)), values(writer.definition(written))
+    one, other = [reader.definition(each) for each in ours], [writer.definition(each) for each in theirs]
+    for each, definition in zip(theirs, other, strict=True):
+        found = type_of(definition, other, one)
+        if found is not None:
+            at = next(number for number, known in enumerate(one) if known is found)
+            yield at, ours[at], each
+
+
 def _grown(
     reader: AvroSchema, read: Node, writer: AvroSchema, written: Node, only: Collection[str] | None, path: str
 ) -> Node:
     """References stay references. The type that they name is extended where it is defined."""
-    if isinstance(read, list) or isinstance(written, list):
-        one, other = _value(read), _value(written)
-        if isinstance(one, list) or isinstance(other, list):
-            return read
-        value = _grown(reader, one, writer, other, only, path)
-        if not isinstance(read, list):
-            return ["null", value] if "null" in written and only is None else value
-        return [each if each == "null" else value for each in read]
+    made = values(read)
+    for at, _, other in _pairs(reader, read, writer, written):
+        made[at] = _grown_type(reader, made[at], writer, other, only, in_union(path, at, len(made)))
+    if isinstance(read, list):
+        rest = iter(made)
+        return ["null" if each == "null" else next(rest) for each in read]
+    is_null = isinstance(written, list) and "null" in written and only is None
+    return ["null", made[0]] if is_null else made[0]
+
+
+def _grown_type(
+    reader: AvroSchema, read: Node, writer: AvroSchema, written: Node, only: Collection[str] | None, path: str
+) -> Node:
+    """Neither is a union."""
     if isinstance(read, str) and isinstance(written, str):
         wider = only is None and read in _NUMBERS and written in PROMOTED.get(read, ())
         return written if wider else read

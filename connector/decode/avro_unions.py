@@ -1,4 +1,4 @@
-"""Which record of a reader's union a record of a writer's is read as.
+"""Which type of a reader's union a type of a writer's is read as.
 
 Avro goes by the fields where no name fits: it would store an order that was refunded as one that was placed, because
 that has fewer fields. Where a value may be one of several records, only its name tells which one it is.
@@ -22,6 +22,28 @@ def record_of(written: Node, beside: Sequence[Node], read: Sequence[Node]) -> No
     if found is not None or len(ours) != 1 or any(_named(each, theirs, ours) for each in theirs):
         return found
     return ours[0]
+
+
+def type_of(written: Node, beside: Sequence[Node], read: Sequence[Node]) -> Node | None:
+    """The type of ``read`` whose parts the parts of a writer's type belong to. None: there is none.
+
+    All are definitions. ``beside``: the types of the writer's union, with its own. Neither has a null in it.
+    """
+    if len(beside) == len(read) == 1:
+        return read[0]
+    same = [each for each in read if kind_of(each) == kind_of(written)]
+    return record_of(written, beside, same) if same and kind_of(written) == "record" else next(iter(same), None)
+
+
+def values(node: Node) -> list[Node]:
+    """The types of a union but null, or the type itself."""
+    found = [each for each in node if each != "null"] if isinstance(node, list) else []
+    return found or [node]
+
+
+def in_union(path: str, number: int, of: int) -> str:
+    """The path of what is in a union's type with this number, of so many without null: Spark names its column."""
+    return f"{path}.member{number}".removeprefix(".") if of > 1 else path
 
 
 def _named(written: Node, theirs: Sequence[Node], ours: Sequence[Node]) -> Node | None:

@@ -137,6 +137,48 @@ def test_a_default_that_its_type_cannot_hold_is_in_no_row(lake: Lake, topic: Top
 
 
 @pytest.mark.breadth
+def test_a_field_of_a_type_in_a_union_is_added_and_compared(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
+    """The version of the schema is registered while the run goes on."""
+
+    def of(*fields: Any) -> dict[str, Any]:
+        card = {"type": "record", "name": "Card", "fields": [{"name": "no", "type": "string"}, *fields]}
+        cash = {"type": "record", "name": "Cash", "fields": [{"name": "till", "type": "int"}]}
+        paid = [{"name": "how", "type": ["null", card, cash]}, {"name": "all", "type": {"type": "array", "items": [
+            "Card", "Cash"]}}]  # fmt: skip
+        return {"type": "record", "name": "R", "fields": [{"name": "k", "type": "string"}, *paid]}
+
+    old, new = of(), of({"name": "holder", "type": "string", "default": "?"})
+    registry.answers.clear()
+    registry.register(f"{topic.name}-value", 1, old)
+
+    def producer_goes_on(_: Any) -> None:
+        if "/schemas/ids/2" not in registry.answers:
+            registry.register(f"{topic.name}-value", 2, new)
+
+    first, second = ("Card", {"no": "1"}), ("Card", {"no": "2", "holder": "h"})
+    cash = ("Cash", {"till": 3})
+    topic.send(
+        (None, framed(1, old, {"k": "a", "how": first, "all": [cash, first]})),
+        (None, framed(1, old, {"k": "b", "how": cash, "all": []})),
+        (None, framed(2, new, {"k": "c", "how": second, "all": [second, cash]})),
+        (None, framed(2, new, {"k": "d", "how": None, "all": [second]})), partition=0,
+    )  # fmt: skip
+    given = options(lake, registry, key=None, epoch={"max_records": 2})
+    lake.pipeline(**given).run(observers=[producer_goes_on])
+    columns = (
+        "k, how.member0.no, how.member0.holder, how.member1.till, transform(all, x -> x.member0.holder) AS holders"
+    )
+    assert [tuple(row) for row in lake.sql(f"SELECT {columns} FROM {{t}} ORDER BY k")] == [
+        ("a", "1", None, None, [None, None]), ("b", None, None, 3, []),
+        ("c", "2", "h", None, ["h", None]), ("d", None, None, None, ["h"]),
+    ]  # fmt: skip
+    found = verify(lake, **given)
+    assert found.ok, str(found)
+    lake.sql("UPDATE {t} SET how.member0.holder = 'x' WHERE k = 'c'")
+    assert counts(verify(lake, **given))["altered"] == 1
+
+
+@pytest.mark.breadth
 def test_events_in_avro_are_compared(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     row = {"type": "record", "name": "Row", "fields": [{"name": "k", "type": "string"}, {"name": "n", "type": "int"}]}
     source = {"type": "record", "name": "S", "fields": [{"name": "lsn", "type": ["null", "long"]}]}

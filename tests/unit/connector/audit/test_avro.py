@@ -11,7 +11,7 @@ from both_decoders import avro_by_auditor as read
 from json_oracle import BAD
 
 from connector.audit.avro import Fit
-from connector.audit.avro_schema import Schema, grown, spark_type
+from connector.audit.avro_schema import Schema, grown, lacking, spark_type
 from connector.audit.registries import Texts
 from sinks.errors import UnusableSchema
 
@@ -167,3 +167,42 @@ def test_a_symbol_that_the_newest_schema_has_dropped_is_the_one_that_was_sent() 
 def at_root(schema: object) -> tuple[Schema, Any]:
     parsed = Schema.of(texts(schema))
     return parsed, parsed.root
+
+
+CARD, CASH = record(field("no", "string"), name="shop.Card"), record(field("till", "int"), name="shop.Cash")
+LONGER = record(field("no", "string"), field("holder", "string", default="?"), name="shop.Card")
+
+
+@pytest.mark.parametrize(
+    ("newest", "older", "columns", "takes", "lacks"),
+    [
+        (["null", CASH, CARD], [LONGER, CASH],
+         "struct<member0:struct<till:int>,member1:struct<no:string,holder:string>>",
+         "how.member1.holder", "how.member0.holder"),
+        ({"type": "array", "items": [CARD, CASH]}, {"type": "array", "items": ["null", LONGER, CASH]},
+         "array<struct<member0:struct<no:string,holder:string>,member1:struct<till:int>>>",
+         "how.member0.holder", "how.element.member0.holder"),
+        (CARD, ["null", LONGER, CASH], "struct<no:string,holder:string>", "how.holder", "how.member0.holder"),
+        (["string", CARD], ["string", CASH, {**LONGER, "name": "old.Card"}],
+         "struct<member0:string,member1:struct<no:string,holder:string>>",
+         "how.member1.holder", "how.member2.holder"),
+    ],
+)  # fmt: skip
+def test_a_field_within_a_union_belongs_to_the_type_of_its_name(
+    newest: Any, older: Any, columns: str, takes: str, lacks: str
+) -> None:
+    """One schema has a field more. Either is the newest: it has dropped the field, or the other one lacks it."""
+    less, more = (Schema.of(texts(record(field("how", how)))) for how in (newest, older))
+    both = grown([more, less], lambda path: path == takes)
+    assert spark_type(both, both.root)["how"].dataType.simpleString() == columns  # type: ignore[index]
+    assert list(lacking(more, less)) == [lacks]
+
+
+def test_a_type_of_another_name_has_no_fields_of_a_unions_type() -> None:
+    less, more = (
+        Schema.of(texts(record(field("how", how)))) for how in ([CARD, CASH], [CASH, {**LONGER, "name": "shop.Coin"}])
+    )
+    both = grown([more, less])
+    kind = "struct<member0:struct<no:string>,member1:struct<till:int>>"
+    assert spark_type(both, both.root)["how"].dataType.simpleString() == kind  # type: ignore[index]
+    assert lacking(more, less) == {}

@@ -15,6 +15,8 @@ def record(name: str, **fields: Any) -> dict[str, Any]:
 
 
 INNER = record("shop.At", zip="string")
+CARD, CASH = record("shop.Card", no="string"), record("shop.Cash", till="int")
+LONGER = record("shop.Card", no="string", holder=record("shop.Holder", first="string"))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,20 @@ INNER = record("shop.At", zip="string")
         ),
         (record("R", at=INNER), record("R", at=INNER, to="shop.At"), ["to"]),
         (record("R", at=INNER, a="int"), record("R", a="int", to=["null", INNER]), ["to"]),
+        # In unions of several types: each is the type of its name.
+        (record("R", how=["null", CASH, CARD]), record("R", how=["null", LONGER, CASH]), ["how.member1.holder"]),
+        (record("R", how=[CASH, {**CARD, "name": "Karte", "aliases": ["shop.Card"]}]), record("R", how=[LONGER, CASH]),
+         ["how.member1.holder"]),
+        (record("R", all={"type": "array", "items": [CARD, CASH]}), record("R", all={"type": "array", "items": [
+            "null", LONGER, record("shop.Cash", till="int", by="string"), record("shop.Coin", x="int")]}),
+         ["all.member0.holder", "all.member1.by"]),
+        ([CARD, CASH], [LONGER, CASH], ["member0.holder"]),
+        (record("R", how=CARD), record("R", how=["null", LONGER, CASH]), ["how.holder"]),
+        (record("R", how=["string", {"type": "map", "values": CARD}]),
+         record("R", how=[{"type": "map", "values": LONGER}, "null", "string"]), ["how.member1.holder"]),
+        (record("R", how=[record("A", one=[CARD, CASH]), "int"]),
+         record("R", how=["int", record("A", one=[CASH, LONGER])]),
+         ["how.member0.one.member0.holder"]),
     ],
 )  # fmt: skip
 def test_what_has_grown_has_room_for_both(reader: Any, writer: Any, new: list[str]) -> None:
