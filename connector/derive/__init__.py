@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaUpsertSink, PipelineConfig
 from connector.config.sinks import columns_named
 from connector.derive.derivation import Derivation, TableDerivation
+from connector.derive.second import refuse_second
 from connector.derive.shape import shape
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.shape import ZONE
@@ -32,7 +33,12 @@ def derive(config: PipelineConfig, table: DeltaTable, commits: PipelineCommits, 
     """``records``: none, with the columns of decoded records. Raises ConfigurationError."""
     found = _derived(config, table, commits, records)
     zone = str(table.spark.conf.get(ZONE))
-    return replace(found, shape=shape(config, records.schema, found.columns, zone=zone))
+
+    def check() -> Sequence[str]:
+        refuse_second(config, table, commits)
+        return found.check()
+
+    return replace(found, check=check, shape=shape(config, records.schema, found.columns, zone=zone))
 
 
 def _derived(

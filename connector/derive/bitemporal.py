@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink, PipelineConfig
 from connector.derive.changes import changes, check_expressions, problem_with, table_columns, updates
 from connector.derive.comparable import incomparable
 from connector.derive.derivation import TableDerivation
-from connector.derive.second import refuse_second
 from sinks.delta.bitemporal import DeltaBitemporal, PlainBitemporal
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.limits import Records
@@ -40,11 +38,6 @@ def bitemporal(
                 hint="Leave it out with except_column_list, or make a text of it in `transform:`, as in to_json.",
             )
 
-    def check() -> Sequence[str]:
-        # The auditor makes a key's versions of one pipeline's records.
-        refuse_second(config, sink, commits)
-        return ()
-
     columns, ties = RecordedColumns(sink.key, values), config.several_rows
     of_table = columns.table(changes(records, sink).schema)
     return TableDerivation(
@@ -55,5 +48,4 @@ def bitemporal(
         plain=PlainBitemporal(table, columns=columns, ties=ties),
         of_records=Records([*table_columns(records.columns, sink), *COORDINATES], updates(sink, records.columns)),
         required=of_table.names,
-        check=check,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink, PipelineConfig
@@ -18,7 +17,6 @@ from connector.derive.changes import (
 )
 from connector.derive.comparable import incomparable
 from connector.derive.derivation import TableDerivation
-from connector.derive.second import refuse_second
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import DeltaHistory, PlainHistory
@@ -42,10 +40,6 @@ def history(
         found = changes(records, sink)
         return found if truncates(sink, records.columns) != "false" else found.drop(TRUNCATE)
 
-    def check() -> Sequence[str]:
-        refuse_second(config, sink, commits)
-        return ()
-
     schema = _checked(records, sink)
     columns = _version_columns(records, sink)
     retention, ties = sink.tombstone_retention, config.several_rows
@@ -63,7 +57,6 @@ def history(
             patched=[(name, is_sent(name)) for name in columns.values if UNAVAILABLE in records.columns],
         ),
         required=columns.table(schema).names,
-        check=check,
     )
 
 

@@ -16,7 +16,6 @@ from connector.derive.changes import changes, check_expressions, problem_with, t
 from connector.derive.derivation import TableDerivation
 from connector.derive.kept_changes import kept, options_of
 from connector.derive.net_change import has_value, net_of
-from connector.derive.second import refuse_second
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.kept_deletes import remember_deletes, remembering
@@ -68,10 +67,6 @@ def upsert(
     reading = MergeOnRead(table, commits, log, now, partial(kept, table, now, merging_by), pipeline=config.name)
     own = _OwnColumns(table, commits, columns, sink, reading, _keeps_deletes(config, sink, rule))
 
-    def check() -> Sequence[str]:
-        refuse_second(config, sink, commits)
-        return own.lacking()
-
     return TableDerivation(
         columns=columns,
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),
@@ -88,7 +83,7 @@ def upsert(
             patched=[(name, has_value(name, rule)) for name in rule.parts],
         ),
         required=sink.key,
-        check=check,
+        check=own.lacking,
         prepare_table=own.add,
         properties=remembering() if own.keeps_deletes else {},
     )

@@ -93,20 +93,6 @@ class PipelineCommits:
         self._known = (position, time.monotonic()) if position is not None else None
         return position
 
-    def of_other_topics(self) -> str | None:
-        """The pipeline whose epoch is the newest in the table, if none of its topics is one of this pipeline's.
-
-        None: none is, or it isn't among the newest commits.
-        """
-        if self._table.detail() is None or self._table.is_new:
-            return None
-        for commit in PastCommits(self._table).after(None):
-            found = CommitMetadata.of_anybody(commit.user_metadata)
-            if found is not None and found.offsets:
-                shared = found.pipeline == self._pipeline or any(at.topic in self.topics for at in found.offsets)
-                return None if shared else found.pipeline
-        return None
-
     def refuse_another(self) -> None:
         """Raises TableReplaced if the folder holds another table by now, or none."""
         before = self._table.id

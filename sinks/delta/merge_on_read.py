@@ -7,12 +7,12 @@ offsets of its epoch. Comparing the two numbers tells whether the log counts:
   table's are unfolded.
 * *log = table*, with the same offsets: the log counts, and everything is folded.
 * Otherwise nothing in the log counts, and the pipeline's position is the table's. This is so if *log < table*, if the
-  offsets differ, if there is no log, if the table was restored, or if the table's history has no commit of the pipeline
-  (a cleaned history may hide a RESTORE; a run folds before that). Each commit of the log also says of which table it is
-  (Delta's id), and an epoch that this table had by then. So the log of a table that was removed doesn't count for the
-  one in its place, nor does a log for a table whose files were set back. The next epoch is then merged into the
-  table, and the log is started again, empty, with that epoch's number. A crash between the two leaves *log < table*,
-  so the next epoch does the same.
+  offsets differ, if there is no log or somebody has replaced it, if the table was restored, or if the table's history
+  has no commit of the pipeline (a cleaned history may hide a RESTORE; a run folds before that). Each commit of the log
+  also says of which table it is (Delta's id), and an epoch that this table had by then. So the log of a table that was
+  removed doesn't count for the one in its place, nor does a log for a table whose files were set back. The next epoch
+  is then merged into the table, and the log is started again, empty, with that epoch's number. A crash between the two
+  leaves *log < table*, so the next epoch does the same.
 
 *If the table is restored while a run appends*, the run notices before its next append: it checks that every commit to
 the table since its last look leaves the log counting.
@@ -254,8 +254,8 @@ class MergeOnRead:
         """
         standing = self.standing()
         position, table, log = standing.position, standing.table, standing.log
-        if position is None or table is None or log is None:
-            return
+        if position is None or table is None or log is None or log.replaced:
+            return  # what another pipeline has put into the log's place is its own
         if log.epoch < table.epoch:
             # A crash may have come before the log was emptied below, or before an epoch's start of the log.
             self._empty(log, table, owner)

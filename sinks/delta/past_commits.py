@@ -33,7 +33,7 @@ class PastCommits:
         return self._commits.get(version)
 
     def after(self, version: int | None) -> list[Commit]:
-        """Commits newer than ``version``, newest first; all that the first look shows where it is None."""
+        """Commits newer than ``version``, newest first; None: only those that the first look shows."""
         newest = self.newest().version
         oldest = max(self._commits) - _FIRST_LOOK if version is None else version
         commits = (self.at(number) for number in range(newest, max(oldest, -1), -1))

@@ -54,7 +54,7 @@ class Shape:
     @property
     def name(self) -> str:
         """The property's name. In hexadecimal digits, as its value: Spark hides what looks like a secret."""
-        return f"{_PREFIX}{self.pipeline.encode().hex()}"
+        return _name(self.pipeline)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -65,7 +65,7 @@ class Shape:
         """Raise SchemaMismatch if the table's rows were shaped by other options. ``begun``: whether records were
         written to the table, of which no row need be left."""
         other = self.differences(self._kept(table))
-        if not other or not (begun() or _holds_changes(table)):
+        if not other or not (begun() or holds_changes(table)):
             return
         told = "; ".join(
             f"{name if name == ZONE else self.option(name)} was {_told(was)}, and is {_told(now)} now"
@@ -79,7 +79,7 @@ class Shape:
             "wrong, and nothing would tell it. Nothing was written to the table.",
             hint=f"{back}, or replay the topic into a new table: `lakelock replay FILE --into PATH`. Where both mean "
             "the same, as after a column was renamed, have the table forget it: "
-            f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES ('{self.name}')",
+            f"{forgetting_sql(table, self.pipeline)}",
         )
 
     def keep(self, table: DeltaTable) -> None:
@@ -116,6 +116,21 @@ class Shape:
         return _unpacked(detail.properties.get(self.name, "")) if detail is not None else {}
 
 
+def pipelines(properties: Mapping[str, str]) -> Sequence[str]:
+    """The pipelines of which a table with these properties remembers the options."""
+    digits = (name.removeprefix(_PREFIX) for name in properties if name.startswith(_PREFIX))
+    return [bytes.fromhex(each).decode(errors="replace") for each in digits if re.fullmatch("(?:[0-9a-f]{2})+", each)]
+
+
+def forgetting_sql(table: DeltaTable, pipeline: str) -> str:
+    """The statement by which the table forgets what it remembers of a pipeline."""
+    return f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES ('{_name(pipeline)}')"
+
+
+def _name(pipeline: str) -> str:
+    return f"{_PREFIX}{pipeline.encode().hex()}"
+
+
 def _packed(texts: Mapping[str, Text]) -> str:
     return json.dumps(texts).encode().hex()
 
@@ -150,7 +165,8 @@ def _told(text: Text) -> str:
     return text if isinstance(text, str) else ", ".join(text) or "empty"
 
 
-def _holds_changes(table: DeltaTable) -> bool:
+def holds_changes(table: DeltaTable) -> bool:
+    """Whether a row of the table comes from a record."""
     rows = table.spark.table(table.sql)
     own = [f"{name} IS NOT NULL" for name in rows.columns if name in _CHANGES]
     return bool(own) and not rows.where(" OR ".join(own)).isEmpty()

@@ -19,7 +19,9 @@ class Standing:
         """Whether the log counts, see ``sinks.delta.merge_on_read``."""
         if self.table is None or self.log is None:
             return False
-        if self.table.source != "commit" or self.log.source != "commit" or self.set_back or self._of_another:
+        if self.table.source != "commit" or self.log.source != "commit" or self.log.replaced:
+            return False
+        if self.set_back or self._of_another:
             return False
         same = self.log.epoch == self.table.epoch and self.log.offsets == self.table.offsets
         return self.log.epoch > self.table.epoch or same
