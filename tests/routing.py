@@ -72,13 +72,15 @@ class Routed:
         return [each["epoch"] for each in self.lake.metadata(kind)]
 
     def send_named(self, *records: tuple[str, str, Any]) -> None:
-        """(table, key, value): the header ``kind`` names the table. A value that isn't None is sent as JSON."""
+        """(table, key, value): the header ``kind`` names the table. A value that isn't None is sent as JSON. A table
+        ``\\udcff`` is the byte FF."""
         from kafka import KafkaProducer
 
         producer = KafkaProducer(bootstrap_servers=self.topic.broker.bootstrap)
         for kind, key, value in records:
             sent = None if value is None else json.dumps(value).encode()
-            producer.send(self.topic.name, sent, key.encode(), [("kind", kind.encode())], partition=0)
+            headers = [("kind", kind.encode(errors="surrogateescape"))]
+            producer.send(self.topic.name, sent, key.encode(), headers, partition=0)
         producer.flush()
         producer.close()
 

@@ -40,6 +40,7 @@ from connector.config.steps import names_before
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError, UnusableSchema
 from sinks.spark.sql import literal
+from sinks.spark.types import is_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -166,10 +167,12 @@ def _of_all(
 def _route(config: PipelineConfig, route: Route, topics: Sequence[str]) -> RouteForm:
     keys, named_by = names_before(config.steps, route.key_columns), route.named_by
     text = f"CAST(({route.by}) AS STRING)"
-    takes = f"{text} NOT IN ('', {literal(OTHER)})"
+    takes = f"{text} NOT IN ('', {literal(OTHER)}) AND "
     values = route.only(named_by or config.value)
     if values is not None:
-        takes += f" AND {text} IN ({', '.join(map(literal, values))})"
+        takes += f"{text} IN ({', '.join(map(literal, values))})"
+    else:
+        takes += is_utf8(f"CAST({text} AS BINARY)")
     by = _of_all("value", config, named_by, topics, dropped.takes(None)) if named_by is not None else None
     return RouteForm(f"IF({takes}, {text}, NULL)", route.other in (None, "fail", "dead_letter"), keys, by)
 

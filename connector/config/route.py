@@ -72,9 +72,9 @@ class Route(Options):
     """The options of a sink. In its path or table, ``{route}`` stands for the value of ``by``; if ``by`` is a column,
     its name in braces does too."""
     other: Annotated[_Word | Mapping[str, Any] | None, BeforeValidator(_other)] = None
-    """What to do with a record for which ``by`` is null, empty or ``(other)``, or isn't one of ``values``: stop
-    (``fail``), set it aside (``dead_letter``), ``ignore`` it, or write it to the sink with these options. By default it
-    is a bad record, and ``on_bad_record`` decides."""
+    """What to do with a record for which ``by`` is null, empty, ``(other)`` or no UTF-8 text, or isn't one of
+    ``values``: stop (``fail``), set it aside (``dead_letter``), ``ignore`` it, or write it to the sink with these
+    options. By default it is a bad record, and ``on_bad_record`` decides."""
     values: tuple[Name, ...] | None = None
     """The only values that get a table, each a text: ["NO"] in quotes, as YAML takes NO for false. By default each
     value does."""

@@ -20,7 +20,7 @@ from sinks.delta.table import COORDINATES
 from sinks.errors import ConfigurationError
 from sinks.spark.row_errors import problem, raise_sql
 from sinks.spark.sql import identifier, literal
-from sinks.spark.types import sql_type
+from sinks.spark.types import is_utf8, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,8 +68,11 @@ class Routing:
     def sql(self) -> str:
         """SQL of ``_lakelock_route``."""
         named = f"CAST(({self.by}) AS STRING)"
-        taken = f"IN ({', '.join(map(literal, self.values))})" if self.values is not None else "IS NOT NULL"
-        return f"CASE WHEN {named} {taken} AND {named} NOT IN ({', '.join(map(literal, self.never))}) THEN {named} END"
+        # Python would see another text, so that the rows are counted for a table that then takes none of them.
+        taken = is_utf8(f"CAST({named} AS BINARY)")
+        if self.values is not None:
+            taken = f"{named} IN ({', '.join(map(literal, self.values))})"
+        return f"CASE WHEN {taken} AND {named} NOT IN ({', '.join(map(literal, self.never))}) THEN {named} END"
 
 
 @dataclass(frozen=True)
@@ -322,7 +325,7 @@ def _routed(frame: DataFrame, route: Routing) -> DataFrame:
     named = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN {route.sql} END AS {ROUTE}")
     if route.otherwise == "elsewhere":
         return named
-    detail = f"names no table: route.by ({route.by}) is null, or not one of route.values"
+    detail = f"names no table: route.by ({route.by}) is null, not one of route.values, or no UTF-8 text"
     at_fault = told("route", detail)
     if route.otherwise == "failure":
         at_fault = raise_sql(

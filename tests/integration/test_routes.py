@@ -148,6 +148,25 @@ def test_a_record_that_names_no_table(routed: Routed, other: Any, expected: str)
         ]
 
 
+@pytest.mark.breadth
+def test_bytes_that_are_no_text_name_no_table(routed: Routed) -> None:
+    """They were counted for a table of another name, which then took none of them."""
+    routed.send_named(("a", "x", {"k": "x", "n": 1}), ("\udcff", "y", {"k": "y", "n": 2}))
+    options = {"headers": True, "schema": "k STRING, n INT", "sink": {"path": f"{routed.lake.folder}/{{route}}"}}
+    by = {"by": "CAST(_headers['kind'] AS STRING)"}
+    with pytest.raises(BadRecord, match=r"offset 1.*or no UTF-8 text"):
+        routed.run(**options, route=by)
+    assert not routed.lake.path("a").exists()
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
+    assert routed.run(**options, route=by, **letters).rows == 1
+    assert query(routed.lake.path("letters"), "SELECT reason, _offset FROM t") == [("route", 1)]
+    assert routed.rows("a") == [("x", 1)]
+    assert {folder.parent.name for folder in routed.lake.folder.rglob("_delta_log")} == {"a", "letters", "_log"}
+    assert routed.verified(**options, route=by, **letters) == {
+        "a": {"expected": 1, "found": 1, "records": 1, "letters": 1}
+    }
+
+
 ODD = ["A", "a", "x/y", "..", "_delta_log", "é🙂", "w" * 300, "`;--\n"]
 
 
