@@ -15,7 +15,7 @@ from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
 from connector.config.kinds import Name, Options, OptionText, Text, fits, in_clear, literal_secrets, refuse, told
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
-from connector.config.places import NAME, DeadLetters, DeltaPlace, normal
+from connector.config.places import NAME, DeadLetters, DeltaPlace, spot
 from connector.config.route import Route, sinks_of, unfit_for
 from connector.config.shape import shape_of
 from connector.config.sink_by_sink import PartOf
@@ -159,9 +159,9 @@ class PipelineConfig(Options):
 
     @fits
     def _sinks_fit(self) -> Iterator[str]:
-        places = [normal(sink.place) for sink in self.sinks]
-        for place in dict.fromkeys(places):
-            if places.count(place) > 1:
+        spots = [spot(sink) for sink in self.sinks]
+        for at, place in {spot(sink): sink.place for sink in self.sinks}.items():
+            if spots.count(at) > 1:
                 yield f"sinks: two sinks write to {place}: give each sink its own place"
         if len(self._windows) > 1:
             yield (
@@ -184,8 +184,8 @@ class PipelineConfig(Options):
         """Require a coordinator and transactional delivery for sinks that don't fit into one commit."""
         if any(isinstance(sink, KafkaTopicSink) and sink.topic in self.source.topics for sink in self.sinks):
             yield "sinks: a kafka_topic must not be one of source.topics: the pipeline would read its own rows"
-        places = [sink.place for sink in self.sinks] + ([self.dead_letters.place] if self.dead_letters else [])
-        if self.coordinator is not None and normal(self.coordinator.place) in map(normal, places):
+        others = [*self.sinks, *([self.dead_letters] if self.dead_letters else [])]
+        if self.coordinator is not None and spot(self.coordinator) in map(spot, others):
             yield "coordinator: this table is already in use by the pipeline; give the log another path"
         if not self.two_phase:
             return
@@ -225,7 +225,7 @@ class PipelineConfig(Options):
                 f"dead_letters.topic: {topic} is also a topic of the source or a sink, where dead letters would be "
                 "taken for records; give another name"
             )
-        if self.dead_letters and normal(self.dead_letters.place) in (normal(sink.place) for sink in self.sinks):
+        if self.dead_letters and spot(self.dead_letters) in map(spot, self.sinks):
             yield "dead_letters: is the table of a sink; give another path"
         if late and self.delivery != "transactional":
             yield "window.late: dead_letter needs delivery: transactional, which stores the watermark"

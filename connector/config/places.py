@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from connector.config.pipeline import PipelineConfig
+    from connector.config.sinks import SinkOptions
 
 
 NAME = r"^[a-z0-9_-]+$"
@@ -99,6 +100,13 @@ class DeltaPlace(Options):
 
 class DeltaSink(ListedSink, TableLayout, DeltaPlace):
     """A sink that is a Delta table."""
+
+
+def spot(sink: DeltaPlace | SinkOptions) -> str:
+    """What all spellings of a sink's place have in common: a catalog takes a table's name in any case."""
+    if not isinstance(sink, DeltaPlace) or (sink.path is None and sink.table is None):
+        return normal(sink.place)
+    return normal(sink.folder) if sink.folder is not None else str(sink.table).replace("`", "").lower()
 
 
 class DeadLetters(DeltaPlace):

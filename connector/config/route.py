@@ -17,7 +17,7 @@ from connector.config.kinds import Name, Options, Text, dotted, fits
 from connector.config.marks import Path
 from connector.config.own_schema import OwnSchema, unfit_for_schemas
 from connector.config.placeholders import merged, misplaced, placed, placeholders
-from connector.config.places import DeltaSink
+from connector.config.places import DeltaSink, spot
 from connector.config.registry import ConfluentRegistry
 from connector.config.sinks import (
     SINK_TYPES,
@@ -290,14 +290,15 @@ def unfit_for(route: Route, config: PipelineConfig) -> Iterator[str]:
         yield from unfit_for_schemas(config, route)
     if route.other == "dead_letter" and config.on_bad_record != "dead_letter":
         yield "route.other: dead_letter needs on_bad_record: dead_letter, and a place for dead letters"
-    places = []
+    places: dict[str, list[str]] = {}
     for name in [route._any_value, *route.names]:
         sink, faults = sink_faults(*route._options_of(name))
         # No record need have the value that stands for all others, so its place is nobody's.
-        places += [sink.place] if sink is not None and name in route.names else []
+        if sink is not None and name in route.names:
+            places.setdefault(spot(sink), []).append(sink.place)
         yield from (fault.text for fault in faults)
-    for place in dict.fromkeys(places):
-        if places.count(place) > 1:
+    for place, *others in places.values():
+        if others:
             yield f"route: two values write to {place}: give each its own place"
 
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from connector.config import OTHER, DeltaAppendSink, DeltaPlace, DeltaSink, JsonFormat, KeyedSink, PipelineConfig
-from connector.config.apart import nested
+from connector.config import OTHER, DeltaAppendSink, DeltaSink, JsonFormat, KeyedSink, PipelineConfig
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import PROBLEM, ROUTE, TOMBSTONE, RecordDecoder
 from connector.decode.registry.newest import NewestSchemas
@@ -26,6 +25,7 @@ from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.in_parallel import of_each
 from connector.engine.letters_again import RECORD, letters_version, without_rows_there
 from connector.engine.outputs import Table
+from connector.engine.routed_places import RoutedPlaces
 from connector.engine.routed_table import RoutedTable, Split, Template
 from connector.engine.shared_session import SharedSession
 from connector.protocol.steps import Event, Observer, Step
@@ -70,8 +70,7 @@ class Routes:
     """Values whose tables are in the coordinator log."""
     _lacking: Collection[str] = ()
     """Of an epoch that is read again: the values whose tables lack it. Only their records are looked at."""
-    _places: dict[str, DeltaPlace] = field(default_factory=dict)
-    """Value -> the place of its table."""
+    _places: RoutedPlaces = field(init=False)
     _shared: list[SharedSession] = field(default_factory=list)
     """The sessions that the tables share."""
     _kept: ExitStack = field(default_factory=ExitStack)
@@ -79,6 +78,7 @@ class Routes:
 
     def __post_init__(self) -> None:
         assert self.config.route is not None
+        self._places = RoutedPlaces(self.config)
         every = self.config.alone(0)
         self._base = None if self.config.route.bare(self.config.value) else self._made_template(every, None)
         """Of the tables that have no schema of their own. None: there are none."""
@@ -280,18 +280,22 @@ class Routes:
         return self.decode.decode.own
 
     def _make_ready(self, names: Sequence[str]) -> None:
-        """Make these tables, unless they are there; then compare them with the file. Raises SchemaMismatch."""
+        """Make these tables, unless they are there; then compare them with the file, and with each other. Raises
+        SchemaMismatch, ConfigurationError."""
 
-        def make(name: str, routed: RoutedTable) -> None:
+        def make(name: str, routed: RoutedTable) -> str:
             with routed.sink.alone():
                 if name in self.logged and not routed.output.check():
-                    return  # somebody has dropped it: its commit will say so
+                    return ""  # somebody has dropped it: its commit will say so
                 routed.output.ready()
                 if routed.config.merged_on_read is not None and routed.output.derivation.log is not None:
                     routed.output.derivation.log.make_ready(self.run)
+                id = routed.output.table.id
             require_conditional_writes(self.spark, routed.output.location)
+            return id
 
-        of_each({name: partial(make, name, self._of(name)) for name in names}, at_once=self.at_once)
+        ids = of_each({name: partial(make, name, self._of(name)) for name in names}, at_once=self.at_once)
+        self._places.refuse_one_table(ids)
         self._ready.update(names)
 
     @property
@@ -304,7 +308,7 @@ class Routes:
             config = self.config.routed(name)
             (sink,) = config.sinks
             assert isinstance(sink, DeltaSink)
-            self._take_place(name, sink)
+            self._places.take(name, sink)
             shared = self._session()
             template = self._own.get(name, self._base)
             assert template is not None  # else there is no configuration of this table
@@ -318,23 +322,6 @@ class Routes:
             where = f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
             self._tables[name] = RoutedTable(config, output, routed, where, isinstance(sink, KeyedSink), template)
         return self._tables[name]
-
-    def _take_place(self, name: str, sink: DeltaSink) -> None:
-        """Raises ConfigurationError if another table of the pipeline has this place, or if one lies in the other."""
-        places = {f"the table of {value!r}": place for value, place in self._places.items() if value != name}
-        own = {"dead_letters": self.config.dead_letters, "coordinator": self.config.coordinator}
-        places |= {option: place for option, place in own.items() if place is not None}
-        one = [other for other, place in places.items() if place.address == sink.address]
-        folders, new = {other: place.folder for other, place in places.items()}, {"": sink.folder}
-        inside = [*nested(folders, new), *nested(new, folders)]
-        if one or inside:
-            other = one[0] if one else max(inside[0])
-            how = f"have one place, {sink.place!r}" if one else "lie in each other's folder: VACUUM would remove files"
-            raise ConfigurationError(
-                f"route: the table of {name!r} and {other} {how}.",
-                hint="Give the table of that value another path in route.overrides.",
-            )
-        self._places[name] = sink
 
     def _made_template(self, config: PipelineConfig, own: OwnColumns | None) -> Template:
         (sink,) = config.sinks

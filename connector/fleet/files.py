@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaPlace, PipelineConfig, Several, SinkBySink, Template, load_any, peek
+from connector.config import PipelineConfig, Several, SinkBySink, Template, load_any, peek
 from connector.config.apart import nested, tables_of
 from connector.config.masked import hidden_login, names_secret
+from connector.config.places import spot
 from connector.source.topics import KafkaSource
 from connector.spark.row_settings import OF_ROWS
 from connector.spark.session import SAFE, session
@@ -164,8 +165,7 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         if file.config is not None:
             claims.setdefault(("are both called", file.config.name), []).append(file)
             for sink in file.config.sinks:
-                place = sink.address if isinstance(sink, DeltaPlace) else sink.place
-                claims.setdefault(("both write to", place), []).append(file)
+                claims.setdefault(("both write to", spot(sink)), []).append(file)
     tables = {
         (number, option): place.folder
         for number, file in enumerate(files)

@@ -427,6 +427,22 @@ def test_two_values_with_one_place_or_one_in_the_other_are_refused(routed: Route
         routed.run(route={"overrides": overrides})
 
 
+@pytest.mark.breadth
+def test_two_values_with_one_place_by_a_link_are_refused(routed: Routed) -> None:
+    """The rows of the second one would count as there."""
+    routed.send(("a", "x", 1))
+    routed.run()
+    routed.lake.path("b").symlink_to(routed.lake.path("a"))
+    routed.send(("a", "x", 2), ("b", "y", 3))
+    with pytest.raises(ConfigurationError, match="have one place"):
+        routed.run()
+    assert routed.rows("a") == [("x", 1)]
+    assert "nothing in doubt" in Pipeline.from_options(routed.options()).recover().found.value
+    routed.lake.path("b").unlink()
+    routed.run()
+    assert (routed.rows("a"), routed.rows("b")) == ([("x", 1), ("x", 2)], [("y", 3)])
+
+
 @pytest.mark.parametrize(
     ("by", "said"), [("no_such", "route.by: Spark doesn't take 'no_such'"), ("array(kind)", "has to be one value")]
 )

@@ -120,6 +120,19 @@ def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
             "two values write to lake/z",
         ),
         (
+            {"overrides": {"a": {"sink": {"path": "s3a://lake/z"}}, "b": {"sink": {"path": "S3://lake//z/"}}}},
+            {},
+            "two values write to s3a://lake/z",
+        ),
+        (
+            {
+                "sink": {"type": "delta_upsert", "table": "sales.{kind}", "key": "id"},
+                "overrides": {"a": {"sink": {"table": "sales.Z"}}, "b": {"sink": {"table": "`Sales`.z"}}},
+            },
+            {},
+            "two values write to sales.Z",
+        ),
+        (
             {"overrides": {"a": {"sink": {"path": "lake/z"}}, "b": {"sink": {"path": "lake/z/y"}}}},
             {},
             "route.overrides.b.sink.path: lies in the folder of route.overrides.a.sink.path",
