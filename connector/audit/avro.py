@@ -25,8 +25,10 @@ from connector.audit.avro_schema import (
     in_json,
     kind_of,
     lacking,
+    learn_marks,
     meaning,
     name_of,
+    python_type,
     same_record,
     spark_type,
 )
@@ -94,12 +96,12 @@ class Fit:
         return _scalar(read, kind, wanted)
 
     def _of_union(self, written: Node, read: Node, above: tuple[int, ...]) -> Make:
-        """fastavro names the type of a branch that has a name. The others differ in Python's types."""
+        """fastavro names the type of a branch that has a name. The others differ in Python's types, or by marks."""
         ways: dict[object, Make] = {}
         union = [self._writer.at(branch) for branch in written]
         for node in union:
             kind = kind_of(node)
-            of = node["name"] if kind in ("record", "enum", "fixed") else _PYTHON[kind]
+            of = node["name"] if kind in ("record", "enum", "fixed") else python_type(node) or _PYTHON[kind]
             try:
                 ways[of] = self._fit(node, read, above, union)
             except _Unfit:
@@ -342,6 +344,7 @@ def decoded(
     arrow = pyarrow.struct(
         [("value", arrow_type(kind)), ("lacks", pyarrow.list_(pyarrow.string())), ("control", pyarrow.bool_())]
     )
+    learn_marks()
     ways: dict[bytes, tuple[Schema, Make] | None] = {}
     for header, texts in writers.items():
         try:

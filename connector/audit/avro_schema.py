@@ -19,6 +19,9 @@ Node: TypeAlias = Any
 """A part of a schema as fastavro has parsed it: a name, the list of a union, or an object."""
 _MEANING = "lakelock"
 """The name that ``logicalType`` gets, so that fastavro leaves the plain value."""
+NARROW: Mapping[str, type] = {"int": type("Int", (int,), {}), "float": type("Float", (float,), {})}
+"""What fastavro makes of the narrower number in a writer's union that has the wider one, too: Python has one type."""
+_IS_NARROW = "lakelock-narrow"
 _DIFFER = ("decimal", "date", "time-", "timestamp-", "local-timestamp-")
 """The beginnings of the logical types that change what a value means."""
 _LARGEST = 38
@@ -78,7 +81,8 @@ def name_of(texts: Texts) -> str:
 
 def _renamed(node: Node, defaults: bool) -> Node:
     if isinstance(node, list):
-        return [_renamed(each, defaults) for each in node]
+        made = [_renamed(each, defaults) for each in node]
+        return made if defaults else _told_apart(made)
     if not isinstance(node, dict):
         return node
     return {
@@ -86,6 +90,34 @@ def _renamed(node: Node, defaults: bool) -> Node:
         for name, each in node.items()
         if defaults or name != "default"
     }
+
+
+def _told_apart(branches: list[Node]) -> list[Node]:
+    """A union whose narrower numbers are marked."""
+    kinds = [each.get("type") if isinstance(each, dict) else each for each in branches]
+    narrow = {one for one, other in (("int", "long"), ("float", "double")) if one in kinds and other in kinds}
+
+    def marked(branch: Node) -> Node:
+        return {**(branch if isinstance(branch, dict) else {"type": branch}), "logicalType": _IS_NARROW}
+
+    return [
+        marked(each) if isinstance(kind, str) and kind in narrow else each
+        for each, kind in zip(branches, kinds, strict=True)
+    ]
+
+
+def learn_marks() -> None:
+    """Have fastavro make values of their own types of marked numbers, in this process."""
+    from fastavro.read import LOGICAL_READERS
+
+    for kind, of in NARROW.items():
+        LOGICAL_READERS[f"{kind}-{_IS_NARROW}"] = lambda value, *_, of=of: of(value)
+
+
+def python_type(node: Node) -> type | None:
+    """The type of a marked number's values. None: it isn't marked."""
+    is_narrow = isinstance(node, dict) and node.get("logicalType") == _IS_NARROW
+    return NARROW[node["type"]] if is_narrow else None
 
 
 def kind_of(node: Node) -> str:

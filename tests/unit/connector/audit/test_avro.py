@@ -57,6 +57,15 @@ def test_every_type_comes_back_as_spark_has_it() -> None:
     assert (kinds["ms"], kinds["local"], kinds["f"]) == ("timestamp", "timestamp_ntz", "decimal(20,3)")
 
 
+def test_a_number_is_told_from_a_wider_one_of_its_union() -> None:
+    contents = [b"\0\4", b"\2\4", b"\4\0\0\0\x3f", b"\6" + b"\0" * 6 + b"\xe0\x3f", b"\x08\2a"]
+    assert read(["int", "long", "float", "double", "string"], ["null", "int"], *contents) == [2, BAD, BAD, BAD, BAD]
+    assert read(["null", "double", "float"], ["null", "float"], contents[2], b"\0") == [0.5, None]
+    assert read(["null", "double", "float"], ["null", "float"], b"\2" + contents[3][1:]) == [BAD]
+    assert read(["int", "long"], "long", *contents[:2]) == [2, 2]
+    assert read(["null", {"type": "int", "logicalType": "date"}, "long"], ["null", "long"], b"\2\4", b"\4\4") == [2, 2]
+
+
 OLD = record(field("k", "string"), field("n", "int"))
 
 
