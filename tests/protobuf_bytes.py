@@ -68,6 +68,9 @@ message Parcel {
 }
 """
 
+VARINT, FIXED64, DELIMITED, GROUP, END, FIXED32 = range(6)
+"""How a value is written."""
+
 
 @cache
 def compiled(text: str, imports: tuple[tuple[str, str], ...] = ()) -> bytes:
@@ -99,6 +102,15 @@ def varint(number: int) -> bytes:
     return bytes([*made, number])
 
 
+def tag(number: int, wire: int) -> bytes:
+    """What comes before a value: the number of its field, and how it is written."""
+    return varint(number << 3 | wire)
+
+
+def delimited(content: bytes) -> bytes:
+    return varint(len(content)) + content
+
+
 def zigzag(number: int) -> bytes:
     return varint(number * 2 if number >= 0 else -number * 2 - 1)
 
@@ -106,10 +118,10 @@ def zigzag(number: int) -> bytes:
 def field(number: int, value: int | bytes | float) -> bytes:
     """A field: a number as a varint, bytes after their length, a float in eight bytes."""
     if isinstance(value, bytes):
-        return varint(number << 3 | 2) + varint(len(value)) + value
+        return tag(number, DELIMITED) + delimited(value)
     if isinstance(value, float):
-        return varint(number << 3 | 1) + struct.pack("<d", value)
-    return varint(number << 3) + varint(value)
+        return tag(number, FIXED64) + struct.pack("<d", value)
+    return tag(number, VARINT) + varint(value)
 
 
 def framed(schema_id: int, content: bytes, indexes: Sequence[int] = (0,)) -> bytes:
