@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from another_engine import query
 from audits import counts, verify
+from compatibility_json import every_case as every_change
 from conftest import Lake, Topic
 from json_schema_cases import every_case
 from pyspark.sql import SparkSession
@@ -70,7 +71,7 @@ def of_registry(registry: RegistryServer, **more: Any) -> dict[str, Any]:
 
 
 def test_a_record_is_valid_on_spark_if_its_draft_says_so(spark: SparkSession) -> None:
-    cases = list(every_case())
+    cases = [*every_case(), *every_change()]
     schemas = {text: at for at, text in enumerate(dict.fromkeys(schema for schema, _, _ in cases))}
     plans = {str(at): Plan(JsonSchema(json.loads(text), "", text)) for text, at in schemas.items()}
     rows = [(at, framed(schemas[schema], text.encode()), None) for at, (schema, text, _) in enumerate(cases)]

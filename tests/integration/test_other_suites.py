@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from avro_bytes import encoded
 from avro_cases import EVOLVED, FINGERPRINTED, FORMS, MALFORMED, VALUES, Case
 from avro_schemas import Schemas
+from compatibility_cases import ALIASED, ANY_NAME, ONE_BY_ONE, PAIRS
+from compatibility_cases import VALUES as OF_PAIRS
 from debezium_cases import EVENTS, KEYS, UNWRAPPED
 from json_oracle import BAD
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -24,6 +27,8 @@ from sinks.errors import UnusableSchema
 
 HEADER = b"\0\0\0\0\1"
 """Confluent's, of the schema 1."""
+ANY = object()
+"""Whatever value it is."""
 UNAVAILABLE = "__debezium_unavailable_value"
 
 
@@ -47,6 +52,21 @@ def test_every_case_of_avros_own_suite_is_its_value_or_a_bad_record(spark: Spark
         found = BAD if row[problem_of("found")] else row.asDict(recursive=True)["found"]
         if found != (case.value if case.by_spark is None else case.by_spark):
             wrong.append((case.about, case.value, found))
+    assert wrong == []
+
+
+@pytest.mark.breadth
+def test_of_two_schemas_that_a_registry_compares_each_value_is_read_or_a_bad_record(spark: SparkSession) -> None:
+    cases = [(pair, encoded(pair.writer, sent), read) for pair, sent, read in [*OF_PAIRS, *ALIASED]]
+    cases += [(pair, pair.one, ANY) for pair in PAIRS if pair.why in (ANY_NAME, ONE_BY_ONE)]
+    cases += [(pair, pair.other, BAD) for pair in PAIRS if pair.why == ONE_BY_ONE]
+    wrong = []
+    for pair, content, expected in cases:
+        decoder = decoder_of(spark, Case(pair.about, pair.writer, content, expected, pair.reader))
+        (row,) = decoder.decoded(literals(spark, HEADER + content), "value", "found").collect()
+        found = BAD if row[problem_of("found")] else row.asDict(recursive=True)["found"]
+        if found == BAD if expected is ANY else found != expected:
+            wrong.append((pair.about, expected, found))
     assert wrong == []
 
 

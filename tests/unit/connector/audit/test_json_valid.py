@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from compatibility_json import CHANGES, Change
 from json_schema_cases import UNUSABLE, every_case
 
 from connector.audit import json_valid
@@ -17,6 +18,13 @@ def test_a_record_is_valid_if_its_draft_says_so() -> None:
         if judge({b"": ("", schema)}, 0, 0)(text.encode()) is not valid
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.about)
+def test_a_record_of_an_older_schema_is_valid_by_the_newer_one_if_a_registry_says_so(change: Change) -> None:
+    record = json.dumps(change.record).encode()
+    old, new = (judge({b"": ("", json.dumps(schema))}, 0, 0)(record) for schema in (change.old, change.new))
+    assert (old, new) == (True, change.fits)
 
 
 @pytest.mark.parametrize("schema", [schema for schema, _ in UNUSABLE])
