@@ -6,11 +6,14 @@ import sys
 from collections.abc import Iterable, Sequence
 
 import avro_cases as avro
+import conformance_changes as changes
+import conformance_protobuf as protobuf
 import debezium_cases as debezium
 import json_schema_cases as schemas
 from cdc_flows import FLOWS, SOURCE, Flow
 from json_oracle import BAD, meaning
 from json_texts import ACCEPTED, FREE, REFUSED
+from protobuf_cases import SOURCE as PROTOBUF_SOURCE
 
 JSON_SOURCE = "https://github.com/nst/JSONTestSuite"
 
@@ -148,12 +151,26 @@ def of_debezium() -> str:
     return table(["what", "cases", "they are", "why"], rows)
 
 
+def of_protobuf() -> str:
+    return with_reasons(protobuf.rows())
+
+
+def of_changes() -> str:
+    return with_reasons(changes.rows())
+
+
+def with_reasons(rows: Iterable[tuple[str, int, str, str]]) -> str:
+    made = ((what, cases, they, sentence(why)) for what, cases, they, why in rows)
+    return table(["what", "cases", "they are", "why"], made)
+
+
 def of_suites() -> str:
     flows, held, _ = flows_that_hold()
     texts, free, no_text = json_counts()
     cases, no_case, wrong = avro_counts()
     no_event = len([case for case in debezium.ALL if case.refused])
     schema_cases = len(list(schemas.every_case()))
+    all_protobuf, no_protobuf = protobuf.counts()
     rows = [
         (
             "[Change events](#change-events)",
@@ -182,6 +199,16 @@ def of_suites() -> str:
             f"[SerdeTest]({debezium.SOURCE}) of Debezium, Apache License 2.0. The cases, with records of our own",
             len(debezium.ALL), len(debezium.ALL) - no_event, no_event, 0,
         ),
+        (
+            "[Protobuf](#protobuf)",
+            f"[The conformance suite]({PROTOBUF_SOURCE}) of Protocol Buffers, BSD 3-Clause. The cases of binary input, "
+            "with schemas and bytes of our own",
+            all_protobuf, all_protobuf - no_protobuf, no_protobuf, 0,
+        ),
+        *(
+            ("[Changes of schemas](#changes-of-schemas)", source, all_cases, all_cases - apart, apart, 0)
+            for source, all_cases, apart in changes.counts()
+        ),
     ]  # fmt: skip
     return table(["suite", "where it is from", "cases", "passed", "not, on purpose", "not passed"], rows)
 
@@ -191,10 +218,12 @@ def in_short() -> str:
     flows, held, there = flows_that_hold()
     texts, *_ = json_counts()
     cases, no_case, wrong = avro_counts()
+    all_protobuf, no_protobuf = protobuf.counts()
     return (
         f"of {flows} flows that were made to break AUTO CDC {held} hold here, and {there} held there; the {texts} "
         "texts of JSONTestSuite are read or refused as RFC 8259 says; "
-        f"{cases - no_case - wrong} of {cases} cases of Avro's own suite pass"
+        f"{cases - no_case - wrong} of {cases} cases of Avro's own suite pass, and {all_protobuf - no_protobuf} of "
+        f"{all_protobuf} of Protobuf's"
     )
 
 
@@ -262,6 +291,31 @@ before an update, and for stopping at a field that nobody knows, have counterpar
 `on_new_column` ([test_other_suites](../tests/integration/test_other_suites.py)).
 
 {of_debezium()}
+
+## Protobuf
+
+The cases are those of proto2 and proto3, and what is new in edition 2023. All cases of a syntax go through one topic
+and one run with dead letters, and `lakelock verify` agrees with the table
+([test_protobuf_cases](../tests/integration/test_protobuf_cases.py)). The auditor reads with Google's own library
+([test_protobuf_cases](../tests/unit/connector/decode/test_protobuf_cases.py)).
+
+{of_protobuf()}
+
+These parts of the suite are left out: JSON and text as input, writing, and speed. Of its part about JSON the well-known
+types are here, as the messages that they stand for.
+
+## Changes of schemas
+
+A registry says whether a newer schema may follow an older one. These cases show what becomes of the older one's records
+with the newer one's columns: of Avro with the newer one in `schema_file`, of Protobuf with `on_new_column: ignore`, of
+JSON Schema with `validate: true` ([test_compatibility](../tests/unit/connector/decode/test_compatibility.py),
+[test_json_valid](../tests/unit/connector/audit/test_json_valid.py), with Spark
+[test_other_suites](../tests/integration/test_other_suites.py) and
+[test_json_valid](../tests/integration/test_json_valid.py)).
+
+{of_changes()}
+
+Of JSON Schema and Protobuf only changes are here that mean something for a record.
 
 Next: [comparison.md](comparison.md) for the tools themselves, [guarantees.md](guarantees.md) for what Lakelock
 promises.

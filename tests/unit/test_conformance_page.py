@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 import avro_cases
+import compatibility_cases
+import compatibility_json
+import compatibility_protobuf
 import debezium_cases
+import protobuf_cases
 import pytest
 from conformance_page import FREE_KINDS, all_of, flows_apart, in_short, is_taken, kind_of, page
 from json_texts import ACCEPTED, FREE, REFUSED
@@ -28,7 +32,9 @@ def test_other_pages_have_its_results() -> None:
 def test_every_case_is_there_once() -> None:
     texts = [*all_of(ACCEPTED), *all_of(REFUSED), *all_of(FREE)]
     assert len(texts) == len({*texts}) == 316
-    for cases in (avro_cases.FORMS, avro_cases.CONTENTS, debezium_cases.ALL):
+    of_protobuf = [suite.cases() for suite in protobuf_cases.SUITES]
+    of_changes = [compatibility_cases.PAIRS, compatibility_json.CHANGES, compatibility_protobuf.CHANGES]
+    for cases in (avro_cases.FORMS, avro_cases.CONTENTS, debezium_cases.ALL, *of_protobuf, *of_changes):
         assert len({case.about for case in cases}) == len(cases)
 
 
