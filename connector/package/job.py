@@ -76,14 +76,20 @@ class Folder:
 
     files: Mapping[str, bytes]
     steps: Sequence[str] = field(default_factory=list)
+    completed: Callable[[str, bytes], bool] = lambda *_: False
+    """Whether a file of this name, which is there with this content, was completed by hand. It stays as it is."""
 
     def write(self, to: Path, *, replace: bool) -> list[str]:
         """Write the files, and return the names of those that are new or changed. Raises ConfigurationError.
 
-        A file that is there with another content is replaced only if ``replace``. Nothing is written before all are
-        known to be writable.
+        A file that is there with another content is replaced only if ``replace``, and not if it was completed. Nothing
+        is written before all are known to be writable.
         """
-        changed = {name: content for name, content in self.files.items() if not _has(to / name, content)}
+        changed = {
+            name: content for name, content in self.files.items()
+            if not _has(to / name, content)
+            and not ((to / name).is_file() and self.completed(name, (to / name).read_bytes()))
+        }  # fmt: skip
         if not replace and (kept := [name for name in changed if (to / name).exists()]):
             raise ConfigurationError(
                 f"{to} has {plural(len(kept), 'file')} with another content: {', '.join(kept)}. Nothing was written.",

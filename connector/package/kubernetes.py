@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+import yaml
+
 from connector.package.job import Folder, Job, filled, listed, quoted
 from sinks.errors import ConfigurationError
 
+_ACCOUNT = "serviceaccount.yaml"
 _FILES = "/etc/lakelock"
 """Where the pod has the pipeline files."""
 
@@ -42,15 +45,35 @@ def folder(job: Job, image: str) -> Folder:
             "kustomization.yaml": filled(
                 "kubernetes/kustomization.yaml", name=job.name, files=listed(sorted(pipelines))
             ),
-            "serviceaccount.yaml": filled("kubernetes/serviceaccount.yaml"),
+            _ACCOUNT: filled("kubernetes/serviceaccount.yaml", name=job.name),
         },
         [
             *_secret_step(job, secret_files),
-            "Give the service account `lakelock` its rights: serviceaccount.yaml names each cloud's annotation.",
+            f"Give the service account `{job.name}` its rights: {_ACCOUNT} names each cloud's annotation.",
             "kubectl apply -k FOLDER",
             f"kubectl create job --from=cronjob/{job.name} try-1 && kubectl logs -f job/try-1",
         ],
+        completed=lambda name, there: name == _ACCOUNT and _has_rights(there, job.name),
     )
+
+
+def _has_rights(there: bytes, account: str) -> bool:
+    """Whether somebody has given the account of a package its rights. Raises ConfigurationError for another account,
+    which the pod wouldn't run as."""
+    try:
+        found = yaml.safe_load(there)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return False
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    if not isinstance(metadata, dict) or not metadata.get("annotations"):
+        return False
+    if metadata.get("name") != account:
+        raise ConfigurationError(
+            f"{_ACCOUNT} has annotations for the service account {metadata.get('name')!r}, and that of this job is "
+            f"called {account!r}. Nothing was written.",
+            hint=f"Write `name: {account}` there, and give this account the rights in the cloud.",
+        )
+    return True
 
 
 def _environment(job: Job) -> Iterator[str]:

@@ -106,6 +106,43 @@ def test_a_pod_has_the_file_its_variables_and_its_secrets(file: Path, tmp_path: 
     assert "has to find there: /etc/certs/kafka.pem" in told
 
 
+def objects(folder: Path) -> set[tuple[str, str]]:
+    """The kind and the name of each object that `kubectl apply -k` makes."""
+    made = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    read = (yaml.safe_load((folder / name).read_text()) for name in made["resources"])
+    maps = {("ConfigMap", each["name"]) for each in made["configMapGenerator"]}
+    return {(each["kind"], each["metadata"]["name"]) for each in read} | maps
+
+
+def test_two_packages_share_no_object(file: Path, tmp_path: Path) -> None:
+    """To apply the second one would take the rights from the account of the first."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        packaged(file, "--to", folder, *KUBERNETES, *BROKERS, "--secret", "JAAS", "--name", folder.name)
+    assert len(objects(one)) == 3
+    assert not objects(one) & objects(other)
+
+
+def test_an_account_that_has_its_rights_stays_as_it_is(file: Path, tmp_path: Path) -> None:
+    options = (file, "--to", tmp_path / "k", *KUBERNETES, "--secret", "JAAS", "--replace")
+    packaged(*options, *BROKERS)
+    account = tmp_path / "k/serviceaccount.yaml"
+    made = account.read_text()
+    name = "{name: lakelock-all-flights}"
+    assert name in made
+    role = made.replace(name, "{name: lakelock-all-flights, annotations: {eks.amazonaws.com/role-arn: 'arn:1'}}")
+    account.write_text(role)
+    packaged(*options, "--env", "BROKERS=others:9093")
+    assert account.read_text() == role
+    assert "others:9093" in (tmp_path / "k/cronjob.yaml").read_text()
+    account.write_text(role.replace("lakelock-all-flights", "lakelock"))  # as Lakelock called it before
+    assert "has annotations for the service account 'lakelock'" in refused(*options, *BROKERS)
+    for own in (made + "# mine", "no: {yaml"):
+        account.write_text(own)
+        packaged(*options, *BROKERS)
+        assert account.read_text() == made
+
+
 def test_several_pipelines_are_one_job_of_their_folder(file: Path, tmp_path: Path) -> None:
     (tmp_path / "t.avsc").write_text("{}")
     other = file.with_name("other flights.yaml")
