@@ -267,7 +267,8 @@ class Pipeline:
     def fold(self, *, observers: Sequence[Observer] = ()) -> Committed | None:
         """Fold what was appended with ``merge: on_read`` into the table, also during a run; of a route, into each.
 
-        None: everything is folded. Raises ConfigurationError for a pipeline that doesn't merge on read.
+        None: everything is folded. Raises ConfigurationError for a pipeline that doesn't merge on read, and
+        PositionMismatch where the change log has epochs that no longer count.
         """
         refuse_no_change_log(self.config)
         with self._assembled() as assembly:

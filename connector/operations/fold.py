@@ -6,6 +6,7 @@ from connector.config import PipelineConfig
 from connector.engine.assembly import Assembly
 from connector.protocol.steps import Observer
 from sinks.contract import Committed
+from sinks.delta.standing import no_longer_counts
 from sinks.errors import ConfigurationError
 
 
@@ -22,7 +23,14 @@ def fold_now(assembly: Assembly, observe: Observer) -> Committed | None:
     """See ``Pipeline.fold``. Of a route, the commit of one of the folded tables."""
     if assembly.routes is None:
         assembly.make_ready()
-        position = assembly.table.derivation.sink.position()
+        position, log = assembly.table.derivation.sink.position(), assembly.table.derivation.log
+        if log is not None and log.given_up:
+            raise no_longer_counts(
+                assembly.table.label,
+                log.given_up,
+                done="folded",
+                hint="`lakelock run FILE` reads their records again, and starts the change log anew.",
+            )
         folding = assembly.folding(observe)
         return folding.now(position) if position is not None and folding is not None else None
     assert assembly.log is not None

@@ -35,7 +35,7 @@ def read_of(config: PipelineConfig, spark: SparkSession, value: str | None = Non
             assert isinstance(output, Table)
             if output.table.detail() is not None:
                 log = output.derivation.log
-                return spark.table(output.table.sql) if log is None else log.live()
+                return spark.sql(output.table.fixed_sql()) if log is None else log.live()
     raise ConfigurationError(f"There is no table {config.sinks[0].place!r} yet.", hint="`lakelock run FILE` makes it.")
 
 

@@ -292,7 +292,7 @@ class MergeOnRead:
         standing = self.standing()
         table, log = standing.table, standing.log
         if table is None or table.version is None:
-            return f"SELECT * FROM {self._of.sql}"
+            return self._of.fixed_sql()
         if not standing.unfolded or log is None:
             return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
         changes = self._log.rows_sql(table.epoch, version=log.version)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sinks.contract import Position
+from sinks.errors import PositionMismatch
+from sinks.plurals import plural
 
 
 @dataclass(frozen=True)
@@ -62,3 +64,16 @@ class Standing:
             return replace(self.log, replaced=self.table.replaced)
         # Numbers only grow: those that the log has taken aren't free.
         return replace(self.table, epoch=max(self.table.epoch, self.log.epoch if self.log else 0))
+
+
+def no_longer_counts(label: str, epochs: int, *, done: str, hint: str) -> PositionMismatch:
+    """The error that the change log of a table has epochs that the table lacks, and that nobody will fold.
+
+    ``epochs``: their number, see ``Standing.given_up``; ``done``: what wasn't done.
+    """
+    return PositionMismatch(
+        f"The change log of {label!r} has {plural(epochs, 'epoch')} that the table lacks, and no longer counts: the "
+        "table was restored, set back or removed, or Delta has cleaned the history that would show a RESTORE. Nothing "
+        f"was {done}.",
+        hint=hint,
+    )

@@ -168,6 +168,10 @@ class DeltaTable:
         """SQL, as in FROM, of the table at a version. ``version`` None: the newest one when the query runs."""
         return self.sql if version is None else f"(SELECT * FROM {self.sql} VERSION AS OF {int(version)})"
 
+    def fixed_sql(self) -> str:
+        """A query for the rows of the version that is the newest one now."""
+        return f"SELECT * FROM {self.sql_at(self.history(1)[0].version)}"
+
     @property
     def log(self) -> DeltaLog | None:
         """The table's log. None if there is no table yet."""

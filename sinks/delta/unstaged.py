@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 from sinks.contract import Committed, Epoch, Position, Prepared, describe
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.moved import about_moved_keys
+from sinks.delta.standing import no_longer_counts
 from sinks.delta.table import DeltaTable
 from sinks.delta.two_phase import Rehearsed, holds, readable
 from sinks.errors import PositionMismatch, PreparedLost, TableReplaced
-from sinks.plurals import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -100,11 +100,10 @@ class Unstaged:
             raise TableReplaced.by(stands.replaced, repr(self._table.label))
         if self._on_read is not None and self._on_read.given_up:
             # The coordinator log has no offsets of each table: by the number alone it would take these epochs for held.
-            raise PositionMismatch(
-                f"The change log of {self._table.label!r} has "
-                f"{plural(self._on_read.given_up, 'epoch')} that the table lacks, and no longer counts: the table was "
-                "restored, set back or removed, or Delta has cleaned the history that would show a RESTORE. Nothing "
-                "was written.",
+            raise no_longer_counts(
+                self._table.label,
+                self._on_read.given_up,
+                done="written",
                 hint="Bring the table back to its newest version, if it was restored. Else write to new places: "
                 "`lakelock replay` reads the records again, while Kafka holds them.",
             )

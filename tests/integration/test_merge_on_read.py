@@ -245,6 +245,8 @@ def test_a_restored_table_takes_the_pipeline_back_and_nothing_of_the_log_counts(
     lake.pipeline("upsert", **ON_READ).run()
     lake.sql("RESTORE {t} TO VERSION AS OF 1", "upsert")
     assert current(lake) == [("a", 0), ("b0", 0)]
+    with pytest.raises(PositionMismatch, match="has 1 epoch that the table lacks, and no longer counts"):
+        lake.pipeline("upsert", **ON_READ).fold()
     topic.send_rows([("c", 4)])
     lake.pipeline("upsert", **ON_READ).run()
     expected = [("a", 3), ("b0", 0), ("b1", 1), ("b2", 2), ("c", 4)]

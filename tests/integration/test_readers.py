@@ -106,6 +106,19 @@ def test_read_arrow_gives_current_rows_or_says_that_it_cannot(lake: Lake) -> Non
     assert sorted(lakelock.read_arrow(written)["n"].to_pylist()) == [2, 3]
 
 
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["append", "history", "upsert_on_read"])
+def test_what_was_read_stays_as_of_the_call(lake: Lake, kind: str) -> None:
+    assert lake.spark is not None
+    send(lake, ("a", 1))
+    lakelock.Pipeline.from_file(file(lake, kind)).run()
+    rows = lakelock.read(lake.spark, file(lake, kind))
+    send(lake, ("a", 2), ("b", 2))
+    lakelock.Pipeline.from_file(file(lake, kind)).run()
+    assert [row["n"] for row in rows.collect()] == [1]
+    assert lakelock.read(lake.spark, file(lake, kind)).where("n = 2").count() == 2
+
+
 def test_a_table_by_name_and_several_tables_are_refused(lake: Lake) -> None:
     table = {"type": "delta_append", "table": "somewhere.orders"}
     with pytest.raises(ConfigurationError, match="is a table's name"):

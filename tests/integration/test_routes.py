@@ -22,7 +22,15 @@ from connector.audit.verdict import FAULTS, Verdict
 from connector.cli.app import app
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
-from sinks.errors import BadRecord, ConfigurationError, Diverged, KeyMoved, PositionMismatch, SchemaMismatch
+from sinks.errors import (
+    BadRecord,
+    ConfigurationError,
+    Diverged,
+    KeyMoved,
+    PositionMismatch,
+    SchemaMismatch,
+    TableReplaced,
+)
 from sinks.spark.settings import with_settings
 
 
@@ -366,6 +374,8 @@ def test_a_table_that_somebody_took_back_or_dropped_stops_the_run(routed: Routed
     routed.send(("b", "y", 7))
     with pytest.raises(PositionMismatch, match=r"a (is at epoch 2|has no epoch).*not at epoch 2"):
         routed.run()
+    with pytest.raises(TableReplaced, match=r"a (stands at epoch 2|holds no epoch).*is at epoch 2"):
+        Pipeline.from_options(routed.options()).check()
     assert routed.rows("b") == [("y", 0), ("y", 1)]
     assert routed.lake.path("a").exists() == (harm is _restored)
 
