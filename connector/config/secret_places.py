@@ -10,6 +10,8 @@ REFERENCED = ("username", "password", "token")
 """Options of services that log in."""
 WEBHOOK = ("notify", "url")
 """Who has this URL can write there."""
+OF_CUSTOM_SINK = ("sinks", "options")
+"""Without the number of the sink."""
 STEPS, SALT = "steps", "salt"
 """Who has the salt of a step can find out masked values by trying."""
 
@@ -17,7 +19,7 @@ STEPS, SALT = "steps", "salt"
 def holds_secret(path: Path) -> bool:
     """Whether a value that comes from the environment or a file stays wrapped as a secret here."""
     of_service = ("registry" in path or path[:2] == ("metrics", "push")) and path[-1] in REFERENCED
-    of_own_class = path[:1] == ("sinks",) and path[2:3] == ("options",)
+    of_own_class = (*path[:1], *path[2:3]) == OF_CUSTOM_SINK
     of_step = (path[:1] == (STEPS,) or (path[:1] == (FLOWS,) and path[2:3] == (STEPS,))) and path[-1] == SALT
     usual = path[:2] == ("source", "kafka") or path[:1] == ("spark",) or path == WEBHOOK
     return usual or of_service or of_own_class or of_step

@@ -12,8 +12,8 @@ from typing import Any
 from connector.telemetry.run_report import EXIT_CODES
 from sinks.s3.client import bucket_and_prefix
 
-_LAST = re.compile(rf"^\S+: ({'|'.join(EXIT_CODES)})[.,]", re.MULTILINE)
-"""``flights: done. 3 epochs, ...``, ``flights: fenced, exit code 3. ...``."""
+_LAST = re.compile(rf"^.+?: ({'|'.join(EXIT_CODES)})(?:\.|, exit code \d\.)(?: |$)", re.MULTILINE)
+"""``flights: done. 3 epochs, ...``, ``my flights.yaml: refused, exit code 2. ...``."""
 _LAST_OF_SEVERAL = re.compile(r"^[\d,]+ pipelines?: [^;\n]*?(?:; exit code (\d+))?\.$", re.MULTILINE)
 """``2 pipelines: 1 done, 1 failed; exit code 1.``, which comes after a last line of each: ``cli.several``."""
 _LINES = 40

@@ -12,7 +12,7 @@ from connector.cli import several
 from connector.cli.emr import _told
 from connector.emr import driver_log
 from connector.emr.jobs import State
-from connector.telemetry.run_report import RunReport
+from connector.telemetry.run_report import EXIT_CODES, RunReport
 
 FAILED = "shop-a: failed, exit code 1. Nothing was begun.\n"
 DONE = "shop-b: done. 3 epochs, 300 rows written in 9.1 s; the table is at epoch 3, 0 offsets behind.\n"
@@ -39,6 +39,15 @@ def test_the_line_that_counts_is_the_one_that_the_command_prints(monkeypatch: py
     for states in (["done", "refused", "failed"], ["done"]):
         several.say_end([RunReport("p", said.append, state=state) for state in states])
     assert [driver_log.exit_code(line, several=True) for line in said] == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["flights", "my flights.yaml", "a: done.yaml"])
+@pytest.mark.parametrize("state", EXIT_CODES)
+def test_the_last_line_of_a_run_gives_its_exit_code(state: str, name: str) -> None:
+    """It has the file's name until that of the pipeline is known."""
+    last = RunReport(name, print, state=state, exit_code=EXIT_CODES[state]).line()
+    log = "\n".join([FAILED, "26/11/28 WARN Shop: stopped, and more", last, "26/11/28 INFO Shutdown: failed nothing"])
+    assert driver_log.exit_code(log) == EXIT_CODES[state]
 
 
 class Log:
