@@ -20,13 +20,13 @@ class Schemas:
         self.wire = wire or ConfluentWire()
         self.asked: list[str] = []
         self._known = {each: WriterSchema(each, parse(json.dumps(text))) for each, text in known.items()}
-        self._later = later or {}
+        self.later = dict(later or {})
 
     def schema(self, schema_id: str) -> WriterSchema:
         self.asked.append(schema_id)
-        if schema_id not in self._later:
+        if schema_id not in self.later:
             raise UnknownSchema("no such schema")
-        return WriterSchema(schema_id, parse(json.dumps(self._later[schema_id])))
+        return WriterSchema(schema_id, parse(json.dumps(self.later[schema_id])))
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
         return self._known if topic == "t" else {}

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import quote, urljoin
+from urllib.parse import urljoin
 
 from connector.audit.batches import headers, with_column
 from connector.audit.json_pattern import Unreadable, python_pattern
-from connector.audit.registries import OfConfluent, OfFile, Texts
+from connector.audit.registries import OfConfluent, OfFile, Texts, referred
 from connector.config import ConfluentRegistry
 from sinks.errors import ConfigurationError
 
@@ -53,8 +53,7 @@ class OfJsonSchema(OfConfluent):
             return None
         found: dict[str, str] = {}
         for each in answer.get("references") or ():
-            at = f"subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
-            inner = self._texts(at, depth + 1)
+            inner = self._texts(referred(each, path), depth + 1)
             if inner is None:
                 return None
             pairs = {str(each["name"]): inner[-1]} | dict(zip(inner[:-2:2], inner[1:-2:2], strict=True))

@@ -8,9 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import quote
 
-from connector.audit.registries import OfConfluent, Texts
+from connector.audit.registries import OfConfluent, Texts, referred
 from connector.config import ConfluentRegistry
 from sinks.errors import ConfigurationError, UnusableSchema
 
@@ -41,8 +40,7 @@ class OfProtobuf(OfConfluent):
             return None
         found: dict[str, str] = {}
         for each in answer.get("references") or ():
-            at = f"subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
-            inner = self._texts(at, depth + 1)
+            inner = self._texts(referred(each, path), depth + 1)
             if inner is None:
                 return None
             found |= dict(zip(inner[:-2:2], inner[1:-2:2], strict=True)) | {str(each["name"]): inner[-1]}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from connector.config import ConfluentRegistry, RegistryOptions
@@ -14,6 +15,8 @@ from sinks.errors import ConfigurationError, RegistryUnreachable
 
 _SECONDS = 15
 _ATTEMPTS = 3
+_CONTEXT = re.compile(r"subjects?[/=](:\.[^:]*:)")
+"""A subject's context, in a path that names the subject."""
 
 
 Texts: TypeAlias = tuple[str, ...]
@@ -71,7 +74,8 @@ class OfConfluent:
         """See ``Schemas.of``."""
         if len(header) != self.header or header[0] != 0:
             return None
-        return self._texts(f"schemas/ids/{int.from_bytes(header[1:], 'big')}")
+        path, subject = f"schemas/ids/{int.from_bytes(header[1:], 'big')}", self._options.subject or ""
+        return self._texts(f"{path}?subject={quote(subject, safe='')}" if subject.startswith(":.") else path)
 
     def versions(self, topic: str) -> Sequence[Texts]:
         """See ``Schemas.versions``."""
@@ -88,8 +92,7 @@ class OfConfluent:
             return (str(answer["schema"]),)
         texts: list[str] = []
         for each in answer.get("references") or ():
-            at = f"subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
-            inner = self._texts(at, depth + 1)
+            inner = self._texts(referred(each, path), depth + 1)
             if inner is None:
                 return None
             texts += [text for text in inner if text not in texts]
@@ -100,27 +103,40 @@ class OfConfluent:
         import requests
 
         said = ""
-        for url in [url for _ in range(_ATTEMPTS) for url in self._options.url]:
-            try:
-                answer = self._session.get(f"{url}/{path}", timeout=_SECONDS)
-            except requests.RequestException as error:
-                said = f"{url}: {type(error).__name__}"
-                continue
-            if answer.status_code in (401, 403):
-                raise ConfigurationError(
-                    f"The schema registry at {url} refuses access (HTTP status {answer.status_code}).",
-                    hint="Check registry.username and registry.password, or registry.token, and their permissions.",
-                )
-            if answer.status_code < 500 and answer.status_code not in (408, 429):
+        for _ in range(_ATTEMPTS):
+            answered = False
+            for url in self._options.url:  # where one has nothing, another may be ahead of it
                 try:
-                    return answer.json() if answer.status_code == 200 else None
-                except (ValueError, RecursionError):
-                    return None
-            said = f"{url}: HTTP status {answer.status_code}"
+                    answer = self._session.get(f"{url}/{path}", timeout=_SECONDS)
+                except requests.RequestException as error:
+                    said = f"{url}: {type(error).__name__}"
+                    continue
+                if answer.status_code in (401, 403):
+                    raise ConfigurationError(
+                        f"The schema registry at {url} refuses access (HTTP status {answer.status_code}).",
+                        hint="Check registry.username and registry.password, or registry.token, and their permissions.",
+                    )
+                if answer.status_code == 200:
+                    try:
+                        return answer.json()
+                    except (ValueError, RecursionError):
+                        return None
+                answered |= answer.status_code < 500 and answer.status_code not in (408, 429)
+                said = f"{url}: HTTP status {answer.status_code}"
+            if answered:
+                return None
         raise RegistryUnreachable(
             f"The schema registry gave no answer to GET /{path} ({said}).",
             hint="Check that registry.url is right and reachable from this machine. Then verify again.",
         )
+
+
+def referred(reference: Mapping[str, Any], path: str) -> str:
+    """The path of a schema that the one at another path refers to: in the same context, if it names none."""
+    subject = str(reference["subject"])
+    if not subject.startswith(":.") and (context := _CONTEXT.search(unquote(path))):
+        subject = context[1] + subject
+    return f"subjects/{quote(subject, safe='')}/versions/{int(reference['version'])}"
 
 
 class OfGlue:

@@ -46,7 +46,7 @@ class ConfluentRegistry(Options):
     """A registry with Confluent's REST API: Confluent's, Karapace, Apicurio or Redpanda."""
 
     url: Annotated[tuple[Name, ...], BeforeValidator(_urls), Field(min_length=1), WithJsonSchema(NAME_OR_NAMES)]
-    """The registry's URL, or a list of URLs. Each is tried when the one before doesn't answer."""
+    """The registry's URL, or a list of URLs. Each is tried when the one before doesn't answer, or hasn't the schema."""
     username: OptionText | None = None
     """The user name for basic authentication. Needs ``password``."""
     password: Secret | None = None
@@ -56,8 +56,8 @@ class ConfluentRegistry(Options):
     ca: Name | None = None
     """The path of a PEM file with the certificate authorities to trust. By default the public ones."""
     subject: Name | None = None
-    """The subject of the schemas. By default the topic's name with ``-key`` or ``-value``. Required if ``topics`` is a
-    pattern."""
+    """The subject of the schemas. By default the topic's name with ``-key`` or ``-value``. In a context it has the
+    context's name before its own, as in ``:.dr:orders-value``. Required if ``topics`` is a pattern."""
 
     @property
     def names_schemas(self) -> bool:

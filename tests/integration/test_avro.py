@@ -291,6 +291,15 @@ def test_an_id_that_is_not_known_yet_is_asked_for_once(spark: SparkSession) -> N
     assert recursive.problem == "schema id 5 can't be read as the reader's schema: shop.Order is recursive"
     assert absent.problem == f"schema id {2**32 - 1} isn't in the registry"
     assert UNKNOWN not in absent.problem
+    # In the next epoch an ID that wasn't there may be.
+    decoder.begin_epoch()
+    schemas.later[str(2**32 - 1)] = V2
+    late = framed(2**32 - 1, encoded(V2, {"id": 8, "new": 1, "maybe": None, "added": "a"}))
+    (again,) = decoded(spark, decoder, late)
+    assert again.problem == f"{UNKNOWN}{2**32 - 1}"
+    decoder.resolve([str(2**32 - 1)], spark.createDataFrame([], "bytes BINARY"))
+    assert decoded(spark, decoder, late, value)[0].value.id == 8
+    assert sorted(schemas.asked) == sorted([*ids, ids[-1]])
 
 
 def test_glues_header_has_a_uuid_and_compressed_records_say_so(spark: SparkSession) -> None:

@@ -62,7 +62,10 @@ class Confluent(Generic[Schema]):
 
     def schema(self, schema_id: str) -> WriterSchema[Schema]:
         """See ``Registry.schema``."""
-        return self._read(f"schemas/ids/{schema_id}", schema_id)
+        subject, path = self._subject or "", f"schemas/ids/{schema_id}"
+        if _context(subject):  # which has IDs of its own
+            path += f"?subject={quote(subject, safe='')}"
+        return self._read(path, subject, schema_id)
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema[Schema]]:
         """See ``Registry.known``."""
@@ -76,7 +79,7 @@ class Confluent(Generic[Schema]):
         found = []
         for version in [each.whole_number() for each in versions]:
             try:
-                found.append(self._read(_version(subject, version)))
+                found.append(self._read(_version(subject, version), subject))
             except (UnknownSchema, UnusableSchema):
                 # Deleted in the meantime, or not usable: a record with this schema will be reported.
                 continue
@@ -84,14 +87,18 @@ class Confluent(Generic[Schema]):
 
     def latest(self, topic: str, part: Part) -> WriterSchema[Schema]:
         """See ``Registry.latest``."""
-        return self._read(_version(self._subject_of(topic, part), "latest"))
+        subject = self._subject_of(topic, part)
+        return self._read(_version(subject, "latest"), subject)
 
     def _subject_of(self, topic: str, part: Part) -> str:
         """The subject by TopicNameStrategy, the producers' default."""
         return self._subject or f"{topic}-{part}"
 
-    def _read(self, path: _Path, schema_id: str | None = None, chain: tuple[_Path, ...] = ()) -> WriterSchema[Schema]:
-        """The schema at a path. ``schema_id``: its ID, if the answer doesn't say it. ``chain``: what refers to it."""
+    def _read(
+        self, path: _Path, subject: str, schema_id: str | None = None, chain: tuple[_Path, ...] = ()
+    ) -> WriterSchema[Schema]:
+        """The schema at a path. ``subject``: one in the same context. ``schema_id``: its ID, if the answer doesn't say
+        it. ``chain``: what refers to it."""
         if path not in self._schemas:
             answer = self._get(path)
             if path in chain:
@@ -103,7 +110,7 @@ class Confluent(Generic[Schema]):
             if kind != self._language.kind:
                 raise answer.of_another_language(id, kind, self._language.kind)
             try:
-                references = [self._referred(each, (*chain, path)) for each in self._references(answer)]
+                references = [self._referred(each, subject, (*chain, path)) for each in self._references(answer)]
             except UnknownSchema as unknown:
                 raise answer.unusable(
                     f"it refers to a schema that isn't there. {unknown.message.rstrip('.')}"
@@ -111,8 +118,11 @@ class Confluent(Generic[Schema]):
             self._schemas[path] = WriterSchema(id, self._language.parse(answer.text("schema"), references, answer.of))
         return self._schemas[path]
 
-    def _referred(self, answer: Answer, chain: tuple[_Path, ...]) -> Reference[Schema]:
-        found = self._read(_version(answer.text("subject"), answer.number("version")), chain=chain)
+    def _referred(self, answer: Answer, subject: str, chain: tuple[_Path, ...]) -> Reference[Schema]:
+        named = answer.text("subject")
+        if not _context(named):
+            named = f"{_context(subject)}{named}"
+        found = self._read(_version(named, answer.number("version")), named, chain=chain)
         name = answer.body.get("name")  # only Protobuf needs it
         return Reference(name if isinstance(name, str) else "", found.schema)
 
@@ -131,14 +141,19 @@ class Confluent(Generic[Schema]):
         return self._answers[path]
 
     def _get_from_any(self, path: _Path) -> Answer:
-        said = []
+        said, unknown = [], None
         for url in list(self._urls):
             try:
                 return self._get_from(url, path)
+            except UnknownSchema as error:
+                unknown = error  # unless another node has it: this one may lag behind
             except _Unavailable as unavailable:
                 said.append(f"{url}: {unavailable}")
                 # The next request starts with a URL that may answer.
-                self._urls.append(self._urls.pop(0))
+                self._urls.remove(url)
+                self._urls.append(url)
+        if unknown is not None:
+            raise unknown
         raise RegistryUnreachable(
             f"The schema registry gave no answer to GET /{path} ({'; '.join(said)}). "
             "Nothing of this epoch was written.",
@@ -194,6 +209,12 @@ class Confluent(Generic[Schema]):
                 hint=_CHECK_URL,
             )
         return Answer(of, body)
+
+
+def _context(subject: str) -> str:
+    """The context before a subject's name, as ``:.dr:``. Empty: it is in the default one."""
+    end = subject.find(":", 1)
+    return subject[: end + 1] if subject.startswith(":.") and end > 0 else ""
 
 
 def _version(subject: str, version: int | Literal["latest"]) -> _Path:

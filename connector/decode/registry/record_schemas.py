@@ -1,4 +1,7 @@
-"""Which schemas the records of a topic name, of those that a registry has. Each is requested once in a run."""
+"""Which schemas the records of a topic name, of those that a registry has. Each is requested once in a run.
+
+One that the registry doesn't have is requested once in an epoch: a node of the registry may have lagged behind.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class RecordSchemas(Generic[Schema]):
         self._learn = learn
         self._refused: dict[str, str] = {}
         self._absent: set[str] = set()
-        self._absent_of_epoch = 0
+        """The IDs that this epoch has named and the registry doesn't have."""
         self._asks = True
 
     def request_versions(self) -> None:
@@ -56,13 +59,14 @@ class RecordSchemas(Generic[Schema]):
 
     def begin_epoch(self) -> None:
         """See `Format.begin_epoch`."""
-        self._absent_of_epoch, self._asks = 0, True
+        self._absent.clear()
+        self._asks = True
 
     def resolve(self, ids: Iterable[str], records: DataFrame) -> None:
         """Request these schemas, and all others that the column ``bytes`` of ``records`` names.
 
-        A schema that the registry doesn't have, or that can't be used, makes bad records from now on. After
-        `MOST_ABSENT` IDs of an epoch that the registry doesn't have, it is asked for no others. Raises
+        A schema that can't be used makes bad records from now on, one that the registry doesn't have in this epoch.
+        After `MOST_ABSENT` IDs of an epoch that the registry doesn't have, it is asked for no others. Raises
         `RegistryUnreachable`.
         """
         known = {*self.taken, *self._refused, *self._absent}
@@ -74,14 +78,13 @@ class RecordSchemas(Generic[Schema]):
                     wanted.remove(schema_id)
                     self._take(schema_id, schema)
         for schema_id in wanted:
-            if self._absent_of_epoch >= MOST_ABSENT:
+            if len(self._absent) >= MOST_ABSENT:
                 self._asks = False
                 return
             try:
                 schema = self._registry.schema(schema_id).schema
             except UnknownSchema:
                 self._absent.add(schema_id)
-                self._absent_of_epoch += 1
             except UnusableSchema as error:
                 self._refuse(schema_id, error)
             else:

@@ -168,6 +168,56 @@ def test_the_next_url_is_asked_where_one_does_not_answer(server: RegistryServer)
     assert registry.latest("t", "value").id == "9"
 
 
+@pytest.mark.parametrize("down", [False, True])
+def test_a_node_that_lags_behind_is_believed_only_if_no_other_has_the_schema(
+    server: RegistryServer, down: bool
+) -> None:
+    with registry_server() as behind:
+        urls = (*((nobody(),) if down else ()), behind.url, server.url)
+        registry = confluent(*urls, attempts=1)
+        assert (registry.schema("7").id, registry.latest("t", "value").id) == ("7", "9")
+        assert list(registry.known("t", "value")) == ["7", "9"]
+        with pytest.raises(UnknownSchema, match="no such schema"):
+            registry.schema("8")
+        assert [path for path in server.asked if path.endswith("/8")] == ["/schemas/ids/8"]
+        of_audit = OfConfluent(ConfluentRegistry(url=urls), "value")
+        assert of_audit.of(ConfluentWire().header("7")) == ('"int"',)
+        assert of_audit.of(ConfluentWire().header("8")) is None
+        behind.answers["/schemas/ids/8"] = LONG
+        assert registry.schema("8").schema.root == "long"
+        assert of_audit.of(ConfluentWire().header("8")) == ('"long"',)
+
+
+def test_ids_and_references_are_of_the_subjects_context(server: RegistryServer) -> None:
+    """The default context has others with the same ids and names."""
+    twin = {"id": 11, "schema": '"string"'}
+    city = {"id": 3, "schema": '{"type": "enum", "name": "City", "symbols": ["DR"], "aliases": ["x"]}'}
+    other = {**CITY, "references": [{"name": "x", "subject": "far", "version": 2}]}
+    server.answers = {
+        "/schemas/ids/11": twin, "/subjects/city/versions/1": CITY, "/schemas/ids/11?subject=orders-value": twin,
+        "/schemas/ids/11?subject=%3A.dr%3Aorders-value": ORDER, "/subjects/%3A.dr%3Acity/versions/1": city,
+        "/subjects/%3A.dr%3Aorders-value/versions": [1], "/subjects/%3A.dr%3Aorders-value/versions/1": ORDER,
+        "/subjects/%3A.dr%3Aorders-value/versions/latest": ORDER,
+        # To another context, and on within that one.
+        "/schemas/ids/12?subject=%3A.dr%3Aorders-value": {
+            **ORDER, "references": [{"name": "City", "subject": ":.eu:city", "version": 1}]
+        },
+        "/subjects/%3A.eu%3Acity/versions/1": other, "/subjects/%3A.eu%3Afar/versions/2": INT,
+    }  # fmt: skip
+    options = ConfluentRegistry(url=(server.url,), subject=":.dr:orders-value")
+    registry = Confluent(options, AVRO, attempts=1)
+    (known,) = registry.known("t", "value").values()
+    for found in (registry.schema("11"), registry.latest("t", "value"), known):
+        assert found.schema.root["fields"][0]["type"]["symbols"] == ["DR"]
+    assert registry.schema("12").schema.root["fields"][0]["type"]["symbols"] == ["A"]
+    of_audit = OfConfluent(options, "value")
+    assert of_audit.of(ConfluentWire().header("11")) == (city["schema"], ORDER["schema"])
+    assert of_audit.versions("t") == [(city["schema"], ORDER["schema"])]
+    assert of_audit.of(ConfluentWire().header("12")) == (INT["schema"], CITY["schema"], ORDER["schema"])
+    assert all("%3A." in path for path in server.asked)
+    assert confluent(server.url, subject="orders-value").schema("11").schema.root == "string"
+
+
 @pytest.mark.parametrize(
     ("options", "sent"),
     [
