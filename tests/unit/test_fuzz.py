@@ -17,7 +17,7 @@ from connector.audit import json_schema as audited_json_schema
 from connector.audit.claim import metadata
 from connector.config import Template, _parsed, load, parse
 from connector.config.marks import Marks
-from connector.decode import avro_evolution, avro_resolution, avro_schema, json_schema
+from connector.decode import avro_apart, avro_evolution, avro_resolution, avro_schema, json_schema
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import ConfigurationError, UnsupportedFormat, UnusableSchema
 
@@ -137,6 +137,7 @@ FIELDS = [
     {"name": "e", "type": ["null", "R", "At"]},
     {"name": "f", "type": {"type": "fixed", "name": "F", "size": 2}},
     {"name": "g", "type": CITY, "order": "ignore"},
+    {"name": "h", "type": ["null", "At", {"type": "record", "name": "Old", "aliases": ["Older"], "fields": []}, "F"]},
 ]  # fmt: skip
 SCHEMA = {"type": "record", "name": "R", "namespace": "shop", "fields": FIELDS}
 TYPES = ["int", "null", "R", "shop.At", "geo.City", "record", "array", {"type": "int"}, ["null", "int"]]
@@ -156,6 +157,8 @@ def test_a_spoiled_schema_is_understood_or_refused(document: Any) -> None:
             if writer.recursive is None and reader.recursive is None:
                 with contextlib.suppress(UnusableSchema):
                     avro_evolution.grown(reader, writer)
+                with contextlib.suppress(UnusableSchema):
+                    avro_apart.told_apart(writer, reader)
 
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"

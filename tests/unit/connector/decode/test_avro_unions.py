@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 from avro_bytes import encoded, field, record
 from both_decoders import avro_by_auditor
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from json_oracle import BAD
 
+from connector.audit.avro_schema import Schema, same_record
 from connector.decode.avro_apart import told_apart
 from connector.decode.avro_resolution import misfit
-from connector.decode.avro_schema import AvroSchema, parse
+from connector.decode.avro_schema import AvroSchema, full_name, parse
+from connector.decode.avro_unions import aliases, record_of
 from sinks.errors import UnusableSchema
 
 
@@ -116,3 +120,24 @@ def test_a_type_that_is_read_as_two_is_refused() -> None:
         told_apart(of(writer), of(record(field("all", all_of_it), field("some", some))))
     right = of(record(field("all", all_of_it)))
     assert told_apart(of(writer), right) == (of(writer), [])
+
+
+NAMES = st.sampled_from(["a.X", "b.X", "c.X", "a.Y", "b.Y", "a.Z"])
+UNIONS = st.lists(NAMES, min_size=1, unique=True)
+
+
+@settings(max_examples=500)
+@given(UNIONS, UNIONS, st.dictionaries(NAMES, st.lists(NAMES | st.sampled_from("XY"), max_size=2)))
+def test_pipeline_and_auditor_take_the_same_record_of_a_union(
+    sent: list[str], there: list[str], former: dict[str, list[str]]
+) -> None:
+    writer = [record(name=name) for name in sent]
+    reader = [{**record(name=name), "aliases": former.get(name, [])} for name in there]
+    ours = of(reader).root, of(writer).root
+    theirs = [Schema.of((json.dumps(union),)).root for union in (reader, writer)]
+    for mine, audited in zip(ours[1], theirs[1], strict=True):
+        found, again = record_of(mine, ours[1], ours[0]), same_record(audited, theirs[1], theirs[0])
+        assert (full_name(found) if found else None) == (again["name"] if again else None)
+        if len(there) > 1 and found:
+            name = full_name(found)
+            assert full_name(mine) in (name, *aliases(found)) or name.split(".")[1] == full_name(mine).split(".")[1]
