@@ -18,8 +18,8 @@ class OnRead:
     folded: int
     logged: int | None
     counts: bool = True
-    """Whether the log's epochs count. Those of before a RESTORE don't, nor those of another table, nor those beside a
-    table whose files were set back."""
+    """Whether the log's epochs count. Those of before a RESTORE don't, nor those that somebody has replaced, those of
+    another table, and those beside a table whose files were set back."""
 
     @classmethod
     def of(cls, table: AuditedTable, pipeline: str, found: Metadata | None) -> OnRead:
@@ -28,7 +28,8 @@ class OnRead:
         last = log.metadata(pipeline, log.newest)[1] if log is not None else None
         counts = (
             log is not None and found is not None and last is not None
-            and not table.restored_after(found) and not log.restored_after(last) and _of_this(found, last)
+            and not table.restored_after(found) and not log.restored_after(last)
+            and not log.replaced_after(last) and _of_this(found, last)
         )  # fmt: skip
         return cls(found.epoch if found is not None else 0, last.epoch if last is not None else None, counts)
 
@@ -43,7 +44,7 @@ class OnRead:
             f"{which} beside it, which {'was' if one else 'were'} not compared."
             if self.counts
             else f"{which}, which no longer {'counts' if one else 'count'}: the table was restored, set back or "
-            "removed, or the history that would show a RESTORE is gone."
+            "removed, the log replaced, or the history that would show a RESTORE is gone."
         )
         return [
             f"The table is merged on read, and was compared as of its last fold, at epoch {self.folded}. The change "

@@ -26,6 +26,10 @@ _NO_TABLE = (
     "DELTA_(MISSING_DELTA_)?TABLE|DELTA_INVALID_PARTITION_PATH|TABLE_OR_VIEW_NOT_FOUND|PATH_(NOT_FOUND|DOES_NOT)"
 )
 """What Spark says where there is no Delta table. Inside the folder of another one it takes the rest for partitions."""
+_REPLACES = (
+    "(operation LIKE '%REPLACE TABLE%' OR operation = 'TRUNCATE' OR lower(operationParameters['mode']) = 'overwrite')"
+)
+"""SQL of the history: whether a commit has left no row of those before it."""
 _FILE_IS_GONE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFound", "DELTA_FILE_NOT_FOUND")
 """What Spark says of a file of an old version that VACUUM has removed."""
 
@@ -176,6 +180,10 @@ class AuditedTable:
         """Whether a RESTORE came after this commit."""
         return any(at > commit.version for at, _, _ in self._restored)
 
+    def replaced_after(self, commit: Metadata) -> bool:
+        """Whether a commit after this one has replaced all rows."""
+        return not self._history.where(f"version > {commit.version} AND {_REPLACES}").isEmpty()
+
     def pin(self, version: int | None) -> int:
         """The version to audit: the newest unless one is given. Raises ConfigurationError if the history lacks it."""
         if version is None:
@@ -231,10 +239,9 @@ class AuditedTable:
 
         segments = lineage(version, self._restores(version))
         led = " OR ".join(f"version > {after} AND version <= {upto}" for after, upto in segments)
-        overwrites = "(operation LIKE '%REPLACE TABLE%' OR lower(operationParameters['mode']) = 'overwrite')"
         rows = (
             self._history.where(F.expr(led))
-            .where(f"operation IN ('DELETE', 'UPDATE', 'MERGE', 'TRUNCATE') OR {overwrites}")
+            .where(f"operation IN ('DELETE', 'UPDATE', 'MERGE') OR {_REPLACES}")
             .where("get_json_object(userMetadata, '$.lakelock') IS NULL AND version > 0")
             .select("version", "operation", "timestamp", "operationParameters", "operationMetrics", "userName")
             .orderBy("version")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from audits import verify
 from conftest import Lake, Topic
 
 from connector import read
@@ -86,6 +87,7 @@ def test_what_two_have_lost_of_a_change_log_that_they_shared_is_read_again(
     other.send_rows([("b", 1)])
     lake.pipeline("upsert", **second).run()
     assert lake.rows("upsert") == [("a0", 0), ("b", 1)], "the first one's log is gone"
+    assert any("epochs 2 to 3, which no longer count" in note for note in verify(lake, "upsert", **first).notes)
     other.send_rows([("b", 2)])
     lake.pipeline("upsert", **second).run()
     # It merges on write by now, and leaves alone the log that isn't its own.

@@ -40,8 +40,11 @@ def pinned(epoch: int, upto: Logged | None, log: Any = None, *, sink: Any = None
     return auditor._pin(config.routed("a"), table, topics, None, {}, upto)  # type: ignore[arg-type]
 
 
-def change_log(epoch: int) -> Any:
-    return SimpleNamespace(newest=7, metadata=lambda *_: (None, commit(epoch, 7)), restored_after=lambda _: False)
+def change_log(epoch: int, *, replaced: bool = False) -> Any:
+    return SimpleNamespace(
+        newest=7, metadata=lambda *_: (None, commit(epoch, 7)), restored_after=lambda _: False,
+        replaced_after=lambda _: replaced,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("sink", [None, ON_READ])
@@ -58,7 +61,13 @@ def test_an_epoch_that_only_some_tables_have_yet_counts_where_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("log", "restored", "unknown"),
-    [(change_log(8), False, 0), (None, False, 1), (change_log(7), False, 1), (change_log(8), True, 1)],
+    [
+        (change_log(8), False, 0),
+        (None, False, 1),
+        (change_log(7), False, 1),
+        (change_log(8), True, 1),
+        (change_log(8, replaced=True), False, 1),
+    ],
 )
 def test_a_table_that_waits_for_a_fold_claims_what_the_last_one_says(log: Any, restored: bool, unknown: int) -> None:
     found = pinned(3, Logged(9, {P0: 90}, holds=8), log, sink=ON_READ, restored=restored)
