@@ -175,6 +175,8 @@ class Table:
         ]
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
         made.shape.check(self.table, begun=self._begun)
+        if made.tombstones is not None:
+            made.tombstones.refuse_renamed()
         return added
 
     def _begun(self) -> bool:

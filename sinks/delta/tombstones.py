@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING
 from sinks.delta.append import evolution
 from sinks.delta.conflicts import done_or_left, past_conflicts
 from sinks.delta.kept_deletes import expired_before, remember_deletes, say_expired
+from sinks.delta.renamed_key import refuse_renamed
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.delta.which_tombstones import (
     FORGOTTEN_AT,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 FOLDER = "_lakelock/tombstones"
 FORGOTTEN = "_lakelock/forgotten_tombstones"
 _EXPIRE_EVERY = timedelta(hours=1)
+_OWN = ("_sequence", *COORDINATES, "_noted_at", "_noted_by", FORGOTTEN_AT)
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,12 @@ class Tombstones:
     def table(self) -> DeltaTable:
         """The table of tombstones, which may not exist yet. Raises ValueError if the table itself doesn't exist."""
         return self._at()
+
+    def refuse_renamed(self, advice: str | None = None) -> None:
+        """Raises SchemaMismatch if they are kept by other columns than the key's. ``advice``: what to do then."""
+        if self._of.detail() is not None and self._exists(self._at()):
+            tables = [self._at(), *([self.aside] if self.aside.exists() else [])]
+            refuse_renamed(self._of.label, tables, self._key, _OWN, advice)
 
     def passed_sql(self, position: Offsets | None) -> str | None:
         """SQL, as in FROM, of the tombstones of records before a position. May contain a tombstone twice.
@@ -246,6 +254,9 @@ class Tombstones:
         None: unknown, and all of records before the position are copied.
         """
         theirs = Tombstones(of, self._key)
+        theirs.refuse_renamed(
+            "Name the clone's column as it was, run the pipeline once, which copies them, and rename it then."
+        )
         for counted in theirs._counted(position, epoch):
             notes = self._missing(of.spark.sql(counted).drop(FORGOTTEN_AT), self._named)
             if not notes.isEmpty():
