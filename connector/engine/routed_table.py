@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.config import PipelineConfig
+from connector.config import OTHER, PipelineConfig
 from connector.decode.own_columns import OwnColumns
-from connector.decode.records import TOMBSTONE
+from connector.decode.records import ROUTE, TOMBSTONE
 from connector.derive.derivation import Derivation
 from connector.derive.fit import problems, refuse_problem
 from connector.engine.decoders import Decoder
@@ -17,6 +17,7 @@ from connector.engine.outputs import Table
 from sinks.contract import Epoch
 from sinks.delta.unstaged import Unstaged
 from sinks.spark.limits import Limit
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Template:
-    """A table of no value in particular: it says which columns such tables have, and what they usually refuse."""
+    """A table that nobody has looked at: it says which columns such tables have, and what they all refuse."""
 
     table: Table
     rows: DataFrame
@@ -33,12 +34,15 @@ class Template:
     own: OwnColumns | None
     """The columns of its records, if these have a schema of their own."""
     usual: str | None
-    """SQL of what is wrong with a row for it, as the file alone says."""
+    """SQL of what is wrong with a row for it, whatever the table is like: by the file alone."""
 
     @classmethod
     def of(cls, table: Table, rows: DataFrame, own: OwnColumns | None, *, keyed: bool) -> Template:
-        """The template that this table, which has no rules yet, is an example of."""
-        return cls(table, rows, own, _problem(table, table.unfit_when_made(rows), rows, keyed=keyed))
+        """The template that this table is an example of.
+
+        The values that a partition can't hold aren't refused: a person may have made the table, without partitions.
+        """
+        return cls(table, rows, own, _problem(table, (), rows, keyed=keyed))
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,14 @@ class RoutedTable:
     """With its sink as the only one."""
     output: Table
     sink: Unstaged
-    where: str
-    """SQL: whether a row is the table's."""
     keyed: bool
     """Whether it takes tombstones."""
     template: Template
+
+    @property
+    def where(self) -> str:
+        """SQL: whether a row is the table's."""
+        return where(self.sink.name)
 
     @property
     def problem(self) -> str | None:
@@ -63,8 +70,28 @@ class RoutedTable:
 
     @property
     def differs(self) -> bool:
-        """Whether the table refuses other rows than the file alone says."""
+        """Whether the table refuses more rows than its template."""
         return self.problem != self.template.usual
+
+
+def where(name: str) -> str:
+    """SQL: whether a row is for the table of this name."""
+    return f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
+
+
+def by_table(problems: Mapping[str, str | None], usual: str | None, own: Sequence[OwnColumns]) -> str | None:
+    """SQL of what is wrong with a row for its table. Tables that refuse the same are told apart by nobody.
+
+    ``problems``: name of the table -> what is wrong with a row for it, of those that may differ from the ``usual``;
+    ``own``: the columns of the tables whose rows have been judged.
+    """
+    whens = [f"WHEN {each.mine} THEN {each.problem}" for each in own]
+    differ: dict[str | None, list[str]] = {}
+    for name, problem in problems.items():
+        if problem != usual:
+            differ.setdefault(problem, []).append(where(name))
+    whens += [f"WHEN {' OR '.join(rows)} THEN {problem or 'NULL'}" for problem, rows in differ.items()]
+    return f"CASE {' '.join(whens)} ELSE {usual or 'NULL'} END" if whens else usual
 
 
 def _problem(output: Table, limits: Sequence[Limit], rows: DataFrame, *, keyed: bool) -> str | None:

@@ -26,7 +26,7 @@ from connector.engine.in_parallel import of_each
 from connector.engine.letters_again import RECORD, letters_version, without_rows_there
 from connector.engine.outputs import Table
 from connector.engine.routed_places import RoutedPlaces
-from connector.engine.routed_table import RoutedTable, Split, Template
+from connector.engine.routed_table import RoutedTable, Split, Template, by_table
 from connector.engine.shared_session import SharedSession
 from connector.protocol.steps import Event, Observer, Step
 from connector.spark.compat import is_connect
@@ -37,7 +37,7 @@ from sinks.delta.unstaged import Unstaged
 from sinks.errors import ConfigurationError
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.cached import kept, merging
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +82,9 @@ class Routes:
         every = self.config.alone(0)
         self._base = None if self.config.route.bare(self.config.value) else self._made_template(every, None)
         """Of the tables that have no schema of their own. None: there are none."""
-        self._own = {own.value: self._made_template(self.config.routed(own.value), own) for own in self._all_own}
+        own = {each.value: each for each in self._all_own}
+        names = self.config.route.names
+        self._templates = {name: self._made_template(self.config.routed(name), own.get(name)) for name in names}
         self.split = Split(
             replace(self.decode, shape=self._judged_by_its_own), every.sinks[0].place,
             self._base.table if self._base is not None else None,
@@ -167,22 +169,31 @@ class Routes:
             counts = self._counted(rows, epoch)
             unseen = [name for name in counts if name not in self._ready]
             new = [name for name in unseen if name not in self.logged]
-            if not again and self._own.keys() & new:  # a decided epoch is committed whatever is in it
+            if not again and self._with_own(new):  # a decided epoch is committed whatever is in it
                 for warning in self.unmatched(reading.read(epoch.ranges), new):
                     log.warning("%s", warning)
             # What an epoch in doubt needs of its tables was compared before it was decided.
             self._make_ready(new if again else unseen)
-            if not any(self._of(name).differs for name in new):
+            if not self.differ(new) or self._takes_all(rows):
                 self._kept.enter_context(self._seen_by_all(rows))
                 return clocked, rows, counts
-            # One of them was there already, and has rules that nobody has compared the rows with.
+            # One of them refuses rows for a reason that nobody has compared them with: that isn't the file's alone.
+
+    def differ(self, names: Collection[str]) -> bool:
+        """Whether one of the tables of these names refuses more rows than the file alone."""
+        return any(self._of(name).differs for name in names if name != OTHER or name in self._templates)
+
+    def _takes_all(self, rows: DataFrame) -> bool:
+        """Whether the tables take all rows, of which there is none that the file alone refuses."""
+        problem = self._problem_by_table()
+        return problem is None or self._judged(rows).where(f"({problem}) IS NOT NULL").isEmpty()
 
     def unmatched(self, records: DataFrame, names: Collection[str]) -> list[str]:
         """Warnings about fields that a schema of its own declares, and that no record of this table has.
 
         ``records``: as Kafka gives them; ``names``: of the tables that they name. Raises SchemaMismatch.
         """
-        own = [name for name in names if name in self._own]
+        own = self._with_own(names)
         if not own or not isinstance(self.config.value, JsonFormat):
             return []
         decoder = self.decode.decode
@@ -190,6 +201,9 @@ class Routes:
         named = decoder.named(records)
         looked = (look_at_value(self.config, named, name, first=not self._of(name).output.exists) for name in own)
         return [warning for warnings in looked for warning in warnings]
+
+    def _with_own(self, names: Collection[str]) -> list[str]:
+        return [name for name in names if any(own.value == name for own in self._all_own)]
 
     def _counted(self, rows: DataFrame, epoch: Epoch) -> Mapping[str, int]:
         """The number of rows for each table. Raises ConfigurationError if there would be too many tables."""
@@ -254,25 +268,25 @@ class Routes:
                 routed.output.forget_rules()
 
     def _problem_by_table(self) -> str | None:
-        """SQL of what is wrong with a row for its table. Tables that refuse the same are told apart by nobody."""
-        whens = [f"WHEN {own.mine} THEN {own.problem}" for own in self._all_own]
-        usual = self._base.usual if self._base is not None else None
-        differ: dict[str | None, list[str]] = {}
-        for routed in self._tables.values():
-            found = routed.problem if routed.template is self._base else usual
-            if found != usual:
-                differ.setdefault(found, []).append(routed.where)
-        whens += [f"WHEN {' OR '.join(where)} THEN {found or 'NULL'}" for found, where in differ.items()]
-        return f"CASE {' '.join(whens)} ELSE {usual or 'NULL'} END" if whens else usual
+        """SQL of what is wrong with a row for its table; of one that nobody has seen yet, by its template."""
+        assert self.config.route is not None
+        problems = {name: template.usual for name, template in self._templates.items() if template.own is None}
+        problems |= {name: table.problem for name, table in self._tables.items() if table.template.own is None}
+        if self.config.route.other == "ignore":
+            problems[OTHER] = None
+        return by_table(problems, self._base.usual if self._base is not None else None, self._all_own)
 
     def _judged_by_its_own(self, rows: DataFrame) -> DataFrame:
         """The rows, with the problems of those that have columns of their own: only among these they can be seen."""
         rows = self.decode.shape(rows)
         if self._lacking:  # rules that somebody has given the other tables since are about later records
             rows = rows.where(" OR ".join(f"({self._of(name).where})" for name in self._lacking))
+        return self._judged(rows)
+
+    def _judged(self, rows: DataFrame) -> DataFrame:
         for own in self._all_own:
             table = self._tables.get(own.value)
-            rows = own.judged(rows, table.problem if table is not None else self._own[own.value].usual)
+            rows = own.judged(rows, table.problem if table is not None else self._templates[own.value].usual)
         return rows
 
     @property
@@ -310,7 +324,7 @@ class Routes:
             assert isinstance(sink, DeltaSink)
             self._places.take(name, sink)
             shared = self._session()
-            template = self._own.get(name, self._base)
+            template = self._templates.get(name, self._base)
             assert template is not None  # else there is no configuration of this table
             output = self._table(config, sink, shared.spark, template.own)
             with shared.turn(0):
@@ -319,8 +333,7 @@ class Routes:
                 name, output.table, output.derivation.sink,
                 pipeline=config.name, back=output.back, folded=folded, around=shared.turn,
             )  # fmt: skip
-            where = f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
-            self._tables[name] = RoutedTable(config, output, routed, where, isinstance(sink, KeyedSink), template)
+            self._tables[name] = RoutedTable(config, output, routed, isinstance(sink, KeyedSink), template)
         return self._tables[name]
 
     def _made_template(self, config: PipelineConfig, own: OwnColumns | None) -> Template:

@@ -58,7 +58,11 @@ def judged(
     frame = polled(assembly.spark, records)
     reading = replace(assembly.reading({output.label: output for output in assembly.outputs}), read=these(frame))
     faults, tables, taken = reading.until_learned(ranges, lambda: _judged(reading, frame, take))
-    warnings = assembly.routes.unmatched(frame, tables) if assembly.routes is not None else []
+    if assembly.routes is None:
+        return Sample(Counter(record.topic for record in records), faults, (), tables), taken
+    if assembly.routes.differ(tables):  # nobody knew which tables have to be asked for their rules
+        faults, tables, taken = reading.until_learned(ranges, lambda: _judged(reading, frame, take))
+    warnings = assembly.routes.unmatched(frame, tables)
     return Sample(Counter(record.topic for record in records), faults, (), tables, warnings), taken
 
 

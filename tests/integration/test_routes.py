@@ -156,6 +156,58 @@ def test_a_record_that_names_no_table(routed: Routed, other: Any, expected: str)
         ]
 
 
+def letters_of(routed: Routed) -> dict[str, Any]:
+    return {"on_bad_record": "dead_letter", "dead_letters": {"path": str(routed.lake.path("letters"))}}
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("letters", [False, True])
+@pytest.mark.parametrize("other", ["ignore", "sink"])
+def test_a_record_that_names_no_table_is_judged_by_no_other_tables_rules(
+    routed: Routed, other: Any, letters: bool
+) -> None:
+    """The tables of ``route.sink`` refuse a record without a key."""
+    routed.topic.send(("k", {"kind": "a", "k": "x", "n": 1}), ("k", {"n": 2}), ("k", {"k": "z", "n": 3}), partition=0)
+    given = {"type": "delta_append", "path": str(routed.lake.path("others"))} if other == "sink" else other
+    options = {"sink": UPSERT, "route": {"other": given}, **(letters_of(routed) if letters else {})}
+    assert routed.run(**options).rows == (3 if other == "sink" else 1)
+    assert routed.rows("a") == [("x", 1)]
+    if other == "sink":
+        assert query(routed.lake.path("others"), "SELECT k, n FROM t ORDER BY n") == [(None, 2), ("z", 3)]
+    assert not routed.lake.path("letters").exists()
+    assert not any(fault in each for each in routed.verified(**options).values() for fault in FAULTS)
+
+
+@pytest.mark.breadth
+def test_a_record_is_judged_by_the_options_of_its_value(routed: Routed) -> None:
+    """Also before anybody has seen the table."""
+    options: dict[str, Any] = {"sink": UPSERT, "route": {"overrides": {"b": {"sink": {"key": "n"}}}}}
+    routed.topic.send(("k", {"kind": "a", "k": "x"}), ("k", {"kind": "b", "n": 2}), partition=0)
+    assert routed.run(**options).rows == 2
+    assert query(routed.lake.path("a"), "SELECT k, n FROM t") == [("x", None)]
+    assert query(routed.lake.path("b"), "SELECT k, n FROM t") == [(None, 2)]
+    routed.topic.send(("k", {"kind": "a", "n": 3}), ("k", {"kind": "b", "k": "y"}), partition=0)
+    options |= letters_of(routed)
+    assert routed.run(**options).rows == 0
+    letters = query(routed.lake.path("letters"), "SELECT reason, _offset FROM t ORDER BY 2")
+    assert letters == [("no_key", 2), ("no_key", 3)]
+    assert not any(fault in each for each in routed.verified(**options).values() for fault in FAULTS)
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("letters", [False, True])
+def test_a_table_that_was_there_is_judged_by_its_own_partitions(routed: Routed, letters: bool) -> None:
+    """The file's would be those of a table that the run makes. No letter is stored before the table is known."""
+    place, columns = f"delta.`{routed.lake.path('a')}`", "_topic STRING, _partition INT, _offset BIGINT"
+    assert routed.lake.spark is not None
+    routed.lake.spark.sql(f"CREATE TABLE {place} ({SCHEMA}, {columns}, _timestamp TIMESTAMP) USING delta")
+    routed.send(("a", "", 1), *([("b", "", 2)] if letters else []), ("b", "y", 3))
+    done = routed.run(sink={"partition_by": ["k"]}, **(letters_of(routed) if letters else {}))
+    assert (done.rows, routed.rows("a"), routed.rows("b")) == (2, [("", 1)], [("y", 3)])
+    if letters:
+        assert query(routed.lake.path("letters"), "SELECT reason, _offset FROM t") == [("unfit", 1)]
+
+
 @pytest.mark.breadth
 def test_bytes_that_are_no_text_name_no_table(routed: Routed) -> None:
     """They were counted for a table of another name, which then took none of them."""
