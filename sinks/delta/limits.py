@@ -16,6 +16,7 @@ from sinks.delta.detail import Detail
 from sinks.delta.table import DeltaTable
 from sinks.delta.upsert_rule import key_sql
 from sinks.spark.limits import Limit, of_length, of_partition, shows_an_hour_twice, told_of_hours
+from sinks.spark.probes import probing
 from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import needs_column_mapping, sql_type
@@ -229,7 +230,8 @@ def _fits(condition: str, rows: DataFrame) -> bool:
     from pyspark.errors import AnalysisException
 
     try:
-        _ = rows.selectExpr(f"({condition}) AS met").schema
+        with probing():
+            _ = rows.selectExpr(f"({condition}) AS met").schema
     except AnalysisException:
         return False
     return True
