@@ -200,7 +200,8 @@ class DeltaTable:
     def _not_delta(self) -> NotADeltaTable:
         return NotADeltaTable(
             f"{self.label!r} holds something that isn't a Delta table.",
-            hint="Give the sink a path that is empty or doesn't exist yet, or the path of a Delta table.",
+            hint="Give the sink a path that is empty or doesn't exist yet, or the path of a Delta table. If a table "
+            "was removed there, remove its folder `_lakelock` too.",
         )
 
     def create(self, schema: StructType, layout: Layout = NO_LAYOUT) -> None:
@@ -225,6 +226,8 @@ class DeltaTable:
             self.spark.sql(layout.create_sql(self.sql, schema))
         except Exception as error:
             if self.detail() is None:
+                if "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION" in str(error):
+                    raise self._not_delta() from None
                 raise layout.refused(self.label, error) or error from None
 
     def check(

@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from audits import verify
 from conftest import Lake, Topic, forget_history, own_session, wait_until
+from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 from suites import draws
@@ -30,7 +32,7 @@ from sinks.contract import Committed, Epoch
 from sinks.delta import merge_on_read as on_read
 from sinks.delta.change_log import FOLDER, ChangeLog
 from sinks.delta.merge_on_read import MergeOnRead
-from sinks.errors import ConfigurationError, Fenced, KeyMoved, PositionMismatch
+from sinks.errors import ConfigurationError, Fenced, KeyMoved, NotADeltaTable, PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
 
 if TYPE_CHECKING:
@@ -703,15 +705,26 @@ def test_the_log_of_a_removed_table_has_no_say_in_the_one_in_its_place(
         lake.pipeline("upsert", **ON_READ).run()
     again = options(path=str(lake.path("again")))
     shutil.copytree(lake.path("upsert") / "_lakelock", lake.path("again") / "_lakelock")
+    topic.send_rows(expected[3:4], partition=0)
+    with pytest.raises(NotADeltaTable) as refused:
+        lake.pipeline("upsert", **again).run()
+    assert "remove its folder `_lakelock` too" in refused.value.hint
+    columns = pa.schema(
+        [
+            ("k", pa.string()), ("n", pa.int32()), ("_topic", pa.string()), ("_partition", pa.int32()),
+            ("_offset", pa.int64()), ("_timestamp", pa.timestamp("us", "UTC")),
+        ]
+    )  # fmt: skip
+    write_deltalake(str(lake.path("again")), columns.empty_table())
     if crashes:
         with monkeypatch.context() as patched:
             patched.setattr(ChangeLog, "start", crash)
             with pytest.raises(KeyboardInterrupt):
                 lake.pipeline("upsert", **again).run()
-    for upto in (3, 4, 5):
-        topic.send_rows(expected[3:upto][-1:], partition=0)
+    for upto in (4, 5):
         lake.pipeline("upsert", **again).run()
         assert current(lake, **again) == expected[:upto]
+        topic.send_rows(expected[upto:][:1], partition=0)
     lake.pipeline("upsert", **again).fold()
     assert lake.rows("again") == expected
 
