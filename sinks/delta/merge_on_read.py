@@ -19,13 +19,15 @@ the table since its last look leaves the log counting.
 
 *If a second run merges on write* (the configuration was changed, and the old run is still alive), it first takes the
 log's next number with an epoch without records. This fences the appending run. Then it folds, which leaves the table's
-number above the log's. The other way round, a run that starts to append merges its first epoch into the table, whose
-fence stops the run that merges on write.
+number above the log's, and empties the log with the number between them. The other way round, a run that starts to
+append merges its first epoch into the table, whose fence stops the run that merges on write.
 
 An epoch means what it meant when it was appended, whatever the pipeline file or a registry says now: see
 ``sinks.delta.meaning``.
 
-Folded changes stay in the log for an hour, for readers that opened the table before the fold.
+Folded changes stay in the log for an hour, for readers that opened the table before the fold, and until the log's
+newest commit says that they are folded. So a log that counts has every epoch that the table lacks: see the law in
+tests/unit/sinks/delta/test_standing.py.
 """
 
 from __future__ import annotations
