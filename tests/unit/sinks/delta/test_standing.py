@@ -60,7 +60,7 @@ def test_a_log_counts_for_its_own_table_which_has_what_the_log_knows_as_folded(
     assert (standing.unfolded, standing.given_up) == ((200 - table.epoch, 0) if counts else (0, 200 - table.epoch))
 
 
-@given(st.lists(st.sampled_from(["append", "fold", "clean", "back"]), max_size=30), st.data())
+@given(st.lists(st.sampled_from(["append", "fold", "clean", "back", "on_write"]), max_size=30), st.data())
 def test_a_log_that_counts_has_every_epoch_that_the_table_lacks(steps: list[str], data: st.DataObject) -> None:
     """Whatever the order of appends, folds and cleanings, and whichever backup the table's files are set back to."""
     backups, table, seen = [1], 1, 1
@@ -78,6 +78,14 @@ def test_a_log_that_counts_has_every_epoch_that_the_table_lacks(steps: list[str]
             table = log
         elif step == "clean" and counts:
             emptied = max(emptied, min(data.draw(st.sampled_from([*backups, table])), newest.epoch))
+        elif step == "on_write":  # a run of another configuration closes the log, and merges an epoch
+            if counts or log >= table:
+                log += counts
+                table = max(log, table) + 2
+            if newest.epoch < log or counts:
+                log, newest = log + 1, Folded("a", table)
+                emptied = log
+            table += 1
         elif step == "back":
             table = data.draw(st.sampled_from(backups))
             # Before its next append a run looks at the table, and stops where the log doesn't count.
