@@ -19,7 +19,10 @@ NAME = "lock.All"
 
 @pytest.mark.parametrize(
     "suite",
-    [pytest.param(each, marks=[pytest.mark.breadth] if at else [], id=each.name) for at, each in enumerate(SUITES)],
+    [
+        pytest.param(each, marks=[pytest.mark.breadth] if isinstance(each, Syntax) else [], id=each.name)
+        for each in SUITES
+    ],
 )
 def test_every_case_of_protobufs_own_suite_is_its_row_or_a_dead_letter(
     lake: Lake, topic: Topic, suite: Syntax | Edition
@@ -43,7 +46,8 @@ def test_every_case_of_protobufs_own_suite_is_its_row_or_a_dead_letter(
         for row in [each.asDict(recursive=True)]
         for offset in [row.pop("_offset")]
     }
-    dead = {row["_offset"] for row in lake.frame("dead").collect()}
+    has_letters = lake.path("dead").exists()  # not of an edition, which has no case of a bad record
+    dead = {row["_offset"] for row in lake.frame("dead").collect()} if has_letters else set()
     wrong = []
     for at, case in enumerate(cases):
         expected = None if isinstance(case.found, str) else {**suite.empty, **case.found}
