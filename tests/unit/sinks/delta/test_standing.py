@@ -29,7 +29,9 @@ def audited(table: Position, log: Position) -> bool:
     def of(stands: Position) -> Metadata:
         return Metadata(stands.epoch, stands.epoch, {}, {}, {}, (), "transactional", stands.table, stands.folded)
 
-    beside: Any = SimpleNamespace(metadata=lambda *_: (None, of(log)), newest=0, restored_after=lambda _: False)
+    beside: Any = SimpleNamespace(
+        metadata=lambda *_: (None, of(log)), newest=0, restored_after=lambda _: False, replaced_after=lambda _: False
+    )
     it: Any = SimpleNamespace(change_log=lambda: beside, restored_after=lambda _: False)
     return OnRead.of(it, "p", of(table)).counts
 
