@@ -143,7 +143,7 @@ def test_a_field_of_a_type_in_a_union_is_added_and_compared(lake: Lake, topic: T
     def of(*fields: Any) -> dict[str, Any]:
         card = {"type": "record", "name": "Card", "fields": [{"name": "no", "type": "string"}, *fields]}
         cash = {"type": "record", "name": "Cash", "fields": [{"name": "till", "type": "int"}]}
-        paid = [{"name": "how", "type": ["null", card, cash]}, {"name": "all", "type": {"type": "array", "items": [
+        paid = [{"name": "how", "type": ["null", card, cash]}, {"name": "parts", "type": {"type": "array", "items": [
             "Card", "Cash"]}}]  # fmt: skip
         return {"type": "record", "name": "R", "fields": [{"name": "k", "type": "string"}, *paid]}
 
@@ -158,15 +158,15 @@ def test_a_field_of_a_type_in_a_union_is_added_and_compared(lake: Lake, topic: T
     first, second = ("Card", {"no": "1"}), ("Card", {"no": "2", "holder": "h"})
     cash = ("Cash", {"till": 3})
     topic.send(
-        (None, framed(1, old, {"k": "a", "how": first, "all": [cash, first]})),
-        (None, framed(1, old, {"k": "b", "how": cash, "all": []})),
-        (None, framed(2, new, {"k": "c", "how": second, "all": [second, cash]})),
-        (None, framed(2, new, {"k": "d", "how": None, "all": [second]})), partition=0,
+        (None, framed(1, old, {"k": "a", "how": first, "parts": [cash, first]})),
+        (None, framed(1, old, {"k": "b", "how": cash, "parts": []})),
+        (None, framed(2, new, {"k": "c", "how": second, "parts": [second, cash]})),
+        (None, framed(2, new, {"k": "d", "how": None, "parts": [second]})), partition=0,
     )  # fmt: skip
     given = options(lake, registry, key=None, epoch={"max_records": 2})
     lake.pipeline(**given).run(observers=[producer_goes_on])
     columns = (
-        "k, how.member0.no, how.member0.holder, how.member1.till, transform(all, x -> x.member0.holder) AS holders"
+        "k, how.member0.no, how.member0.holder, how.member1.till, transform(parts, x -> x.member0.holder) AS holders"
     )
     assert [tuple(row) for row in lake.sql(f"SELECT {columns} FROM {{t}} ORDER BY k")] == [
         ("a", "1", None, None, [None, None]), ("b", None, None, 3, []),
