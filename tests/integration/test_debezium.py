@@ -191,7 +191,7 @@ def test_a_snapshot_is_older_than_what_comes_after_it(
     topic.send(("1", event("u", 1, "new", change)), ("2", event("d", 2, "gone", change)), partition=0)
     topic.send(*((str(number), event("r", number, "old", snapshot)) for number in (1, 2)), partition=1)
     ordered = options(sink={"key": "id", "sequence_by": "_source_position"})
-    if "txId" in change:
+    if isinstance(change.get("txId"), str):
         with pytest.raises(BadRecord, match=r"field source\.txId: not a BIGINT, but '6\.28\.807'") as caught:
             lake.pipeline("upsert", **ordered).run()
         assert "value: {tx_id: string}" in str(caught.value.hint)
