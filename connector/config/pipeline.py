@@ -15,7 +15,7 @@ from connector.config.formats import FormatOptions, JsonFormat, RowsFormat
 from connector.config.kinds import Name, Options, OptionText, Text, fits, in_clear, literal_secrets, refuse, told
 from connector.config.operations import Maintenance, MetricsOptions, NotifyOptions
 from connector.config.pacing import EpochBound, EveryRecords, Interval, Latency, Retry, as_commit_every, as_trigger
-from connector.config.places import NAME, DeadLetters, DeltaPlace, spot
+from connector.config.places import NAME, DeadLetters, DeltaPlace, shared_places, spot
 from connector.config.route import Route, sinks_of, unfit_for
 from connector.config.shape import shape_of
 from connector.config.sink_by_sink import PartOf
@@ -159,10 +159,8 @@ class PipelineConfig(Options):
 
     @fits
     def _sinks_fit(self) -> Iterator[str]:
-        spots = [spot(sink) for sink in self.sinks]
-        for at, place in {spot(sink): sink.place for sink in self.sinks}.items():
-            if spots.count(at) > 1:
-                yield f"sinks: two sinks write to {place}: give each sink its own place"
+        for place in shared_places(self.sinks):
+            yield f"sinks: two sinks write to {place}: give each sink its own place"
         if len(self._windows) > 1:
             yield (
                 "sinks: only one sink may have a window: a pipeline has one event time, and so one watermark. Write a "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
@@ -107,6 +108,17 @@ def spot(sink: DeltaPlace | SinkOptions) -> str:
     if not isinstance(sink, DeltaPlace) or (sink.path is None and sink.table is None):
         return normal(sink.place)
     return normal(sink.folder) if sink.folder is not None else str(sink.table).replace("`", "").lower()
+
+
+def shared_places(sinks: Sequence[SinkOptions]) -> Sequence[str]:
+    """The places that several of the sinks have. A sink of one's own may be called as a table is, and logs know sinks
+    by what they are called."""
+    same = (
+        other.place
+        for one, other in combinations(sinks, 2)
+        if spot(one) == spot(other) or normal(one.place) == normal(other.place)
+    )
+    return list(dict.fromkeys(same))
 
 
 class DeadLetters(DeltaPlace):

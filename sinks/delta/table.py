@@ -363,7 +363,7 @@ class DeltaTable:
         Collects one row per partition, whatever the table's size.
         """
         rows, columns = self.sql, self.spark.table(self.sql).columns
-        if not {"_applied", "_topic"} & set(columns):
+        if "_applied" not in columns and not {"_topic", "_partition", "_offset"} <= set(columns):
             return Offsets()
         if "_applied" in columns:
             # A group of an aggregate has records of many partitions: ``map<topic-partition, offset>``.
