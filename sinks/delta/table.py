@@ -14,7 +14,7 @@ from sinks.delta.torn_log import cleared
 from sinks.errors import NotADeltaTable, SchemaMismatch, SinkError
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import topic_of
-from sinks.spark.files import absolute, if_there, local, no_glob, twice
+from sinks.spark.files import absolute, folders, if_there, local, no_glob, twice
 from sinks.spark.probes import probing
 from sinks.spark.schema_changes import OnNewColumn, differences
 from sinks.spark.sql import identifier
@@ -216,6 +216,9 @@ class DeltaTable:
         if self.detail() is None and self.path and (folder := local(self.path)) is not None and cleared(folder):
             self._create(schema, layout)
         if self.detail() is None:
+            # Delta then makes no table, and says nothing.
+            if self.path and folders(self.spark, f"{self.path.rstrip('/')}/_lakelock"):
+                raise self._not_delta()
             raise SinkError(
                 f"{self.label!r} has a log without a commit: somebody was interrupted while making the table.",
                 hint=f"Remove the folder {self.location}/_delta_log, which holds nothing, and run again.",
