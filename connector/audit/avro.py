@@ -27,7 +27,6 @@ from connector.audit.avro_schema import (
     lacking,
     learn_marks,
     meaning,
-    name_of,
     python_type,
     same_record,
     spark_type,
@@ -314,7 +313,7 @@ class Avro:
         known = {header: texts for header, texts in writers.items() if texts is not None}
         lacks = {header: self._lacks(texts) for header, texts in known.items()}
         length, kind, reader = self.schemas.header, self.type, self.reader
-        control = {header for header, texts in known.items() if self.of_event and is_of_control(name_of(texts))}
+        control = {header for header, texts in known.items() if self.of_event and _is_control(texts)}
         made = T.StructType().add("value", kind).add("lacks", T.ArrayType(T.StringType()))
         made = made.add("control", T.BooleanType())
         schema = T.StructType([*records.schema.fields, T.StructField(into, made)])
@@ -323,6 +322,13 @@ class Avro:
             yield from decoded(batches, column, into, length, known, reader, kind, lacks, control)
 
         return records.mapInArrow(decode, schema)
+
+
+def _is_control(texts: Texts) -> bool:
+    try:
+        return is_of_control(Schema.of(texts, defaults=False).name)
+    except UnusableSchema:
+        return False
 
 
 def decoded(

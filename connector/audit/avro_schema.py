@@ -65,18 +65,15 @@ class Schema:
             ) from None
         return cls(root, names)
 
+    @property
+    def name(self) -> str:
+        """The full name of the root. Empty: it has none."""
+        root = self.at(self.root)
+        return str(root.get("name", "")) if isinstance(root, dict) else ""
+
     def at(self, node: Node) -> Node:
         """The definition of a node, which may be a name."""
         return self.names.get(node, node) if isinstance(node, str) else node
-
-
-def name_of(texts: Texts) -> str:
-    """The full name of a writer's schema. Empty: it has none, or can't be read."""
-    try:
-        root = Schema.of(texts, defaults=False).root
-    except UnusableSchema:
-        return ""
-    return str(root.get("name", "")) if isinstance(root, dict) else ""
 
 
 def _renamed(node: Node, defaults: bool) -> Node:

@@ -44,7 +44,5 @@ class Names:
             texts = self.schemas.of(header)
             with suppress(UnusableSchema):
                 if texts is not None:
-                    schema = Schema.of(texts, defaults=False)
-                    root = schema.at(schema.root)
-                    found[header] = root.get("name", "") if isinstance(root, dict) else ""
+                    found[header] = Schema.of(texts, defaults=False).name
         return found

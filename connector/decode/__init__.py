@@ -102,7 +102,7 @@ def record_format(
             registry = newest.through(opened(options.registry))
             events = AvroOfRegistry(
                 spark, registry, topics, option, None, on_new_column, held_of_event(held), rows=ROWS_OF_EVENT,
-                says_nothing=control_events.of_schema,
+                leaves_out=control_events.is_of_schema,
             )  # fmt: skip
             refuse_own_names(option, row_of_event(events.type), _OF_A_DATABASE)
         else:

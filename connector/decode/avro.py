@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from connector.decode.avro_apart import told_apart
 from connector.decode.avro_evolution import checked_decimals, grown, new_fields, unrounded, with_symbols
 from connector.decode.avro_resolution import misfit
-from connector.decode.avro_schema import AvroSchema, parse
-from connector.decode.format import NeverPlain, SchemaFixed, problem_of
+from connector.decode.avro_schema import AvroSchema, full_name, parse
+from connector.decode.format import NOTHING, NeverPlain, SchemaFixed, problem_of
 from connector.decode.held import is_own, lacks, taken_names
 from connector.decode.registry.record_schemas import RecordSchemas
 from connector.decode.registry.registry import Part, Registry
@@ -218,7 +218,7 @@ class AvroOfRegistry(NeverPlain):
         on_new_column: OnNewColumn | None = None,
         held: Collection[str] = (),
         rows: Collection[str] = (),
-        says_nothing: Callable[[str], str | None] = lambda _: None,
+        leaves_out: Callable[[str], bool] = lambda _: False,
         *,
         fixed: bool = False,
     ) -> None:
@@ -227,9 +227,9 @@ class AvroOfRegistry(NeverPlain):
         ``add`` adds them to it, ``ignore`` ignores them, ``fail`` makes a problem. With None they are ignored if a
         reader's schema was given, and otherwise a problem. ``held``: the paths of fields that a table has a column for,
         in lower case. They are never ignored, unless a reader's schema was given. ``rows``: the fields that become the
-        columns, by default the value itself. None of Lakelock's own is ever added to them. ``says_nothing``: of a
-        schema's full name, the problem of its records if they are left out. ``fixed``: once the versions that the
-        subject has now are known, the type stays as it is.
+        columns, by default the value itself. None of Lakelock's own is ever added to them. ``leaves_out``: by its full
+        name, whether the records of a schema say nothing of a row. ``fixed``: once the versions that the subject has
+        now are known, the type stays as it is.
 
         Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
@@ -239,7 +239,7 @@ class AvroOfRegistry(NeverPlain):
         self._given = reader is not None
         self._latest, self._held, self._part, self._rows = self._reader, () if self._given else held, part, rows
         self._lacking = ("its subject's newest schema at the run's start", "") if fixed else (_READER, part)
-        self._says_nothing = says_nothing
+        self._leaves_out = leaves_out
         self._grows = on_new_column == "add" and not self._given
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and not self._given)
         self.writers: dict[str, AvroSchema] = {}
@@ -257,8 +257,8 @@ class AvroOfRegistry(NeverPlain):
 
     def _learn(self, schema_id: str, writer: AvroSchema) -> str | None:
         """Decode records with this schema from now on. Returns why they can't be."""
-        if (nothing := self._says_nothing(writer.name)) is not None:
-            return nothing
+        if self._leaves_out(full_name(writer.root)):
+            return NOTHING
         before = self._reader
         try:
             if not writer.recursive:
@@ -286,7 +286,7 @@ class AvroOfRegistry(NeverPlain):
 
     def _misfit(self, writer: AvroSchema) -> str | None:
         reader = unrounded(self._reader, writer)
-        told_apart(writer, reader)
+        told_apart(writer, reader)  # raises where it can't be done
         return misfit(writer, reader)
 
     def _own(self, writer: AvroSchema) -> list[str]:

@@ -41,12 +41,6 @@ class AvroSchema:
     """Field of the root -> its ``doc``."""
 
     @property
-    def name(self) -> str:
-        """The full name of the root. Empty: it has none."""
-        root = self.root if isinstance(self.root, dict) else {}
-        return ".".join(root[part] for part in ("namespace", "name") if root.get(part))
-
-    @property
     def text(self) -> str:
         """The schema as JSON text."""
         return json.dumps(self.root)

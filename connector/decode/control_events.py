@@ -7,29 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from connector.decode.format import NOTHING
 from sinks.spark.sql import literal
 
-_HEARTBEAT, _TRANSACTION, _SCHEMA_CHANGE = "a heartbeat", "the begin or end of a transaction", "a change of a schema"
-_MESSAGE = "a message in the database's log"
-_FORMS = {
-    _HEARTBEAT: (("ts_ms",), ()),
-    _TRANSACTION: (("status", "id", "event_count", "data_collections"), ("ts_ms",)),
-    _SCHEMA_CHANGE: (("source", "databaseName", "ddl", "tableChanges"), ("ts_ms", "schemaName")),
-}
+_FORMS = (
+    (("ts_ms",), ()),  # a heartbeat
+    (("status", "id", "event_count", "data_collections"), ("ts_ms",)),  # the begin or end of a transaction
+    (("source", "databaseName", "ddl", "tableChanges"), ("ts_ms", "schemaName")),  # a change of a schema
+)
 """The fields that one in JSON has, and those that it may have. No row of a database looks so by chance."""
-_SCHEMAS = {
-    "Heartbeat": _HEARTBEAT, "TransactionMetadataValue": _TRANSACTION, "SchemaChangeValue": _SCHEMA_CHANGE,
-    "MessageValue": _MESSAGE,
-}  # fmt: skip
+_MESSAGE = "m"
+"""The op of a message in PostgreSQL's log."""
+_SCHEMAS = ("Heartbeat", "TransactionMetadataValue", "SchemaChangeValue", "MessageValue")
 _OF_DEBEZIUM = "io.debezium.connector."
 
 
-def of_schema(name: str) -> str | None:
-    """The problem of records whose Avro schema has this full name. None: they are no control events."""
+def is_of_schema(name: str) -> bool:
+    """Whether records are control events whose Avro schema has this full name."""
     space, _, last = name.rpartition(".")
-    kind = _SCHEMAS.get(last) if f"{space}.".startswith(_OF_DEBEZIUM) else None
-    return None if kind is None else f"{NOTHING}{kind}"
+    return last in _SCHEMAS and f"{space}.".startswith(_OF_DEBEZIUM)
 
 
 def fields(op: str, text: str) -> str:
@@ -41,14 +36,14 @@ def fields(op: str, text: str) -> str:
     return f"CASE WHEN {op} IS NULL THEN IF({within}, {inner}, {outer}) END"
 
 
-def problem(op: str, fields: str) -> str:
-    """SQL of the WHENs of a problem for control events. ``fields``: see above; SQL."""
-    whens = [f"WHEN {op} = 'm' THEN {literal(NOTHING + _MESSAGE)}"]
-    for kind, (has, may) in _FORMS.items():
-        has_all = f"size(array_except({_array(has)}, {fields})) = 0"
-        no_other = f"size(array_except({fields}, {_array((*has, *may))})) = 0"
-        whens.append(f"WHEN {has_all} AND {no_other} THEN {literal(NOTHING + kind)}")
-    return " ".join(whens)
+def is_one(op: str, fields: str) -> str:
+    """SQL: whether an event is a control event. ``fields``: see above; SQL."""
+    same = (
+        f"(size(array_except({_array(has)}, {fields})) = 0 "
+        f"AND size(array_except({fields}, {_array((*has, *may))})) = 0)"
+        for has, may in _FORMS
+    )
+    return f"({op} = '{_MESSAGE}' OR {' OR '.join(same)})"
 
 
 def _array(names: Sequence[str]) -> str:

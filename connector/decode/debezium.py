@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from connector.config.unavailable import UNAVAILABLE
 from connector.decode import control_events
-from connector.decode.format import Format, comments_in, problem_of
+from connector.decode.format import NOTHING, Format, comments_in, problem_of
 from connector.decode.json_new_fields import Rows
 from connector.decode.source_position import position
 from connector.decode.unavailable import unavailable
@@ -173,7 +173,7 @@ class Debezium:
         op = f"{event}.op"
         return (
             f"CASE WHEN {problem_of(read)} IS NOT NULL THEN {problem_of(read)} "
-            f"{control_events.problem(op, fields)} "
+            f"WHEN {control_events.is_one(op, fields)} THEN {literal(NOTHING)} "
             f"WHEN {op} IS NULL OR {op} NOT IN ('c', 'u', 'r', 'd', 't') "
             f"THEN concat('no change of a row, its op is ', coalesce({op}, 'missing')) "
             f"WHEN {op} IN ('c', 'u', 'r') AND {event}.after IS NULL THEN 'no row after the change' "

@@ -37,7 +37,7 @@ class Format(Protocol):
         ``into`` is the value. The column named by ``problem_of`` is a STRING, and null if the value is valid and
         nothing was lost. Otherwise it describes the problem, and the value may be anything. A STRUCT may have more
         fields than ``type``. If a schema must first be requested or learned, the problem is ``UNKNOWN`` and the
-        schema's ID. If a record isn't one of those that make rows, it is ``NOTHING`` and what the record is.
+        schema's ID. If a record is in order and says nothing of a row, it is ``NOTHING``.
         """
 
     def of_plain(self, records: DataFrame, column: str, into: str) -> DataFrame:
@@ -64,8 +64,7 @@ class Format(Protocol):
 
 
 UNKNOWN = "unknown_schema:"
-NOTHING = "says_nothing:"
-"""The beginning of the problem of a record that is in order, and says nothing of a row."""
+NOTHING = "says_nothing"
 
 
 def problem_of(into: str) -> str:

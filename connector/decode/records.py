@@ -240,7 +240,7 @@ class RecordDecoder:
         if self.tombstones is None:
             whens.append(f"WHEN value IS NULL THEN {told('tombstone', 'has no value (a tombstone)')}")
         if self.leaves_out:  # whatever its key is
-            whens.append(f"WHEN startswith({problem_of('_of_value')}, {literal(NOTHING)}) THEN {told(NOTHING, '')}")
+            whens.append(f"WHEN {problem_of('_of_value')} = {literal(NOTHING)} THEN {told(NOTHING, '')}")
         whens += [self._problem_with(part, format) for part, format in self._parts.items()]
         return f"CASE {' '.join(whens)} END"
 

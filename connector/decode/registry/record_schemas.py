@@ -23,8 +23,8 @@ MOST_ABSENT = 16
 may name thousands, and each request takes its time."""
 
 Learn: TypeAlias = Callable[[str, Schema], str | None]
-"""Of an ID and its schema: why records with it can't be read, as in "has fields that ...", or what they are if they say
-``NOTHING`` of a row, or None. May raise UnusableSchema."""
+"""Of an ID and its schema: why records with it can't be read, as in "has fields that ...", ``NOTHING`` if they say
+nothing of a row, or None. May raise UnusableSchema."""
 
 
 class RecordSchemas(Generic[Schema]):
@@ -131,7 +131,7 @@ class RecordSchemas(Generic[Schema]):
         if why is None:
             self.taken.append(schema_id)
         else:
-            self._refused[schema_id] = why if why.startswith(NOTHING) else f"schema id {schema_id} {why}"
+            self._refused[schema_id] = why if why == NOTHING else f"schema id {schema_id} {why}"
 
     def _refuse(self, schema_id: str, error: UnusableSchema) -> None:
         self._refused[schema_id] = f"schema id {schema_id} can't be used: {error.message}"
