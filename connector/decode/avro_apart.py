@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 
 from connector.decode.avro_resolution import Resolution
 from connector.decode.avro_schema import AvroSchema, Node, full_name, kind_of, parse
@@ -16,6 +17,7 @@ from connector.decode.avro_unions import aliases
 from sinks.errors import UnusableSchema
 
 
+@lru_cache(maxsize=256)  # each epoch asks again, and a schema of a hundred fields takes ten milliseconds
 def told_apart(writer: AvroSchema, reader: AvroSchema) -> tuple[AvroSchema, Sequence[str]]:
     """The writer's schema, with a type that nothing is read as in place of each branch of a union that doesn't fit; and
     the names of the records among these. The writer's schema isn't recursive.

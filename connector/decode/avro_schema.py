@@ -40,6 +40,9 @@ class AvroSchema:
     docs: Mapping[str, str]
     """Field of the root -> its ``doc``."""
 
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     @property
     def text(self) -> str:
         """The schema as JSON text."""
