@@ -170,6 +170,7 @@ def test_every_damage_to_a_history_is_counted_by_version(lake: Lake, topic: Topi
     assert (found.first["altered"].offset, found.first["lost"].key) == (0, {"k": "b"})
 
 
+@pytest.mark.breadth
 def test_a_truncate_ends_what_is_current_and_what_its_snapshot_has_stays(lake: Lake, topic: Topic) -> None:
     topic.send(
         change("stays", 1, 7), change("goes", 1, 7), change("changes", 1, 7), change("late", 1, 7),

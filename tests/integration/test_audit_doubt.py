@@ -121,9 +121,8 @@ READ: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind", ["upsert", pytest.param("history", marks=BREADTH), pytest.param("aggregate", marks=BREADTH)]
-)
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["upsert", "history", "aggregate"])
 def test_records_that_the_file_cannot_read_are_unreadable(kind: str, lake: Lake, topic: Topic) -> None:
     """The records fit ``mode: permissive``. By a strict file nobody knows what they made."""
     topic.send(("a", {"k": "a", "n": 1}), ("b", b"{'k': 'b', 'n': 2}"), partition=0)

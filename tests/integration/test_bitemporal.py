@@ -321,6 +321,7 @@ def spans(lake: Lake) -> list[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.breadth
 def test_a_late_correction_changes_the_history_from_its_recorded_time_on(lake: Lake, topic: Topic) -> None:
     topic.send(price(1, "Ann", 10, 100), price(1, "Bob", 20, 101), price(2, "", 5, 100, "delete"))
     lake.pipeline("history", **options()).run()

@@ -376,8 +376,9 @@ def test_a_variant_has_no_value_that_the_database_did_not_send(lake: Lake, topic
     assert verify(lake, value=value).ok
 
 
-@pytest.mark.parametrize("order", [None, pytest.param("_source_position", marks=pytest.mark.breadth)])
-@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("order", [None, "_source_position"])
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_an_upsert_keeps_what_the_database_did_not_send(
     lake: Lake, topic: Topic, order: str | None, merge: str
 ) -> None:

@@ -96,6 +96,7 @@ EXACT: list[tuple[str, str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_json_keeps_values_exactly_or_says_that_it_cant(spark: SparkSession) -> None:
     # One query for each type: a plan costs more than its rows.
     for kind in dict.fromkeys(kind for kind, _, _ in EXACT):

@@ -122,7 +122,8 @@ def random_records(count: int) -> Iterator[bytes]:
         yield record
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.draws)])
+@pytest.mark.draws
+@pytest.mark.parametrize("count", [500, 100_000])
 def test_random_records_are_rows_or_letters_and_what_jsonschema_says(
     lake: Lake, topic: Topic, registry: RegistryServer, count: int
 ) -> None:

@@ -52,7 +52,8 @@ def send(lake: Lake, *rows: tuple[str, str, int]) -> None:
     lake.topic.send(*((key, {"k": key, "day": day, "n": number}) for key, day, number in rows), partition=0)
 
 
-@pytest.mark.parametrize("parted", [("append", "upsert"), pytest.param(("history", "sums"), marks=breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("parted", [("append", "upsert"), ("history", "sums")])
 def test_all_kinds_of_tables_are_made_so_and_keep_exact_rows(lake: Lake, parted: Sequence[str]) -> None:
     layout = {"properties": {FEED: True, "team": "sales"}, "comment": COMMENT, "comments": {"day": COMMENT}}
     options = laid_out(lake, "append")
@@ -202,18 +203,9 @@ def test_a_column_that_is_not_there_is_refused_before_a_run(lake: Lake) -> None:
     assert not lake.path("upsert").exists()
 
 
-@pytest.mark.parametrize(
-    ("kind", "how"),
-    [
-        ("upsert", "partition_by"),
-        *(
-            pytest.param(kind, how, marks=breadth)
-            for kind in ("upsert", "history", "sums")
-            for how in ("partition_by", "cluster_by")
-            if (kind, how) != ("upsert", "partition_by")
-        ),
-    ],
-)
+@pytest.mark.breadth
+@pytest.mark.parametrize("how", ["partition_by", "cluster_by"])
+@pytest.mark.parametrize("kind", ["upsert", "history", "sums"])
 def test_a_merge_passes_over_files_that_no_key_is_in(lake: Lake, kind: str, how: str) -> None:
     """A file that is gone shows it: a MERGE that read the file would fail."""
     key = {} if kind == "sums" else {"key": ["day", "k"]}

@@ -137,7 +137,8 @@ def letters(lake: Lake, **more: Any) -> dict[str, Any]:
     return {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("dead"))}, **more}
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.draws)])
+@pytest.mark.draws
+@pytest.mark.parametrize("count", [500, 100_000])
 def test_random_messages_are_rows_or_letters_and_what_googles_library_reads(
     lake: Lake, topic: Topic, shop: dict[str, Any], count: int
 ) -> None:

@@ -190,7 +190,8 @@ def test_a_letter_goes_in_where_it_belongs(kind: str, lake: Lake, topic: Topic) 
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.breadth)])
+@pytest.mark.breadth
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
 def test_a_letter_does_not_bring_back_a_row_whose_delete_was_not_kept(merge: str, lake: Lake, topic: Topic) -> None:
     """A run without dead letters keeps no deletes, so nobody can tell whether one came after the letter."""
     merged = {"sink": {"merge": merge}}

@@ -302,6 +302,7 @@ def test_a_header_names_the_table_and_tombstones_delete(routed: Routed) -> None:
     assert (routed.rows("a"), routed.rows("b")) == ([("y", 3)], [("x", 2)])
 
 
+@pytest.mark.breadth
 def test_bad_records_are_set_aside_before_the_epoch_is_decided(routed: Routed) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2))
     routed.topic.send(("k", {"kind": "a", "k": "z", "n": "no number"}), ("k", {"kind": "b", "n": 5}), partition=0)
@@ -447,6 +448,7 @@ def test_a_run_goes_on_after_a_wrong_delete_was_taken_back(routed: Routed) -> No
     assert (routed.rows("a"), routed.rows("b")) == ([("x", 1), ("x", 3)], [("y", 1), ("y", 2), ("y", 3)])
 
 
+@pytest.mark.breadth
 def test_a_changed_route_never_takes_part_in_an_epoch_in_doubt(routed: Routed) -> None:
     changed = {"by": "'c'", "sink": {"type": "delta_append", "path": f"{routed.lake.folder}/{{route}}"}}
     routed.send(("a", "x", 1), ("b", "y", 2))

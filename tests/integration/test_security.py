@@ -299,6 +299,7 @@ for again in range(2):
 """
 
 
+@pytest.mark.breadth
 def test_no_other_user_of_the_machine_reads_the_settings_of_the_jvm(tmp_path: Path) -> None:
     secret = f"hunter2-{uuid.uuid4().hex}"
     (tmp_path / "log").mkdir()

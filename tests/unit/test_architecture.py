@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,11 +60,18 @@ def files(folder: str = "") -> list[Path]:
 def imports(folder: str) -> Iterator[tuple[str, str]]:
     """Each import of a folder's files, wherever it stands: the file, and the full name of what it imports."""
     for file in files(folder):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                yield from ((str(file.relative_to(ROOT)), alias.name) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                yield from ((str(file.relative_to(ROOT)), f"{node.module}.{alias.name}") for alias in node.names)
+        yield from ((str(file.relative_to(ROOT)), name) for name in imported(file))
+
+
+@cache
+def imported(file: Path) -> tuple[str, ...]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(names)
 
 
 def package(name: str) -> str | None:

@@ -49,6 +49,8 @@ PROMISES = [
 def test_there_are_promises() -> None:
     assert len(list(promises(README))) == 8
     assert len(PROMISES) > 80
+    said = [row.split(" | ")[0] for row in promises(GUARANTEES)]
+    assert [row for row in sorted(set(said)) if row.endswith(".") and said.count(row) > 1] == []
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+)`", README + GUARANTEES))))

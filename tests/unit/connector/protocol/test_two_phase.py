@@ -56,6 +56,7 @@ def test_every_state_of_two_coordinators(sinks, processes: int, states: int) -> 
     assert explored.states > states, "something keeps the search from states that there are"
 
 
+@pytest.mark.draws
 @pytest.mark.usefixtures("one_look")
 def test_every_state_of_three_processes_in_one_epoch() -> None:
     assert Explorer((Objects(), KafkaTopic()), processes=PROCESSES, epochs=1).run().ends == ENDS
