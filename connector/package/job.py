@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,10 @@ from sinks.plurals import plural
 
 EVERY = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60)
 """Minutes between two runs: what divides an hour, as the schedules of all platforms can say it."""
+
+
+_LONGEST = 40
+"""Characters of a job's name, without what is put around it: Kubernetes allows a CronJob 52 in all."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +139,22 @@ def job(
             f"{'it' if len(missing) == 1 else 'them'}.",
             hint=f"Give --env {missing[0]}=VALUE, or --secret {missing[0]} if it is one.",
         )
-    slug = re.sub(r"[^a-z0-9]+", "-", (name or pipelines[0].name).lower()).strip("-")[:40].strip("-")
-    if not slug:
+    called = _called(name or pipelines[0].name)
+    return Job(called, pipelines, {each: variables[each] for each in wanted}, hidden, every)
+
+
+def _called(name: str) -> str:
+    """What the platform calls the job of this name. Two names that differ in their letters and digits never share it:
+    two jobs that do would replace each other.
+
+    Raises ConfigurationError for a name without any letter or digit that a platform takes.
+    """
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not words:
         raise ConfigurationError("--name: write a name with letters from a to z.")
-    return Job(f"lakelock-{slug}", pipelines, {each: variables[each] for each in wanted}, hidden, every)
+    if len(words) <= _LONGEST and name.isascii():
+        return f"lakelock-{words}"
+    return f"lakelock-{words[: _LONGEST - 9].strip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 class _Text(Template):

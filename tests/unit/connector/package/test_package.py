@@ -283,3 +283,15 @@ def test_a_variable_that_is_said_to_be_a_secret_is_taken_from_the_store(file: Pa
     packaged(file, "--to", tmp_path / "k", *KUBERNETES, "--secret", "BROKERS")
     text = (tmp_path / "k/cronjob.yaml").read_text()
     assert "{name: BROKERS, valueFrom: {secretKeyRef: {name: lakelock-all-flights, key: BROKERS}}}" in text
+
+
+def test_jobs_whose_names_differ_share_nothing_on_the_platform(file: Path, tmp_path: Path) -> None:
+    long = "orders of all the shops in the east and the "
+    names = [long + "north", long + "south", "straße", "stra e"]
+    called = []
+    for number, name in enumerate(names):
+        folder = tmp_path / str(number)
+        packaged(file, "--to", folder, *KUBERNETES, *BROKERS, "--name", name, "--secret", "JAAS")
+        called.append(yaml.safe_load((folder / "cronjob.yaml").read_text())["metadata"]["name"])
+    assert len(set(called)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", each) and len(each) <= 52 for each in called)
