@@ -263,7 +263,8 @@ def _place(fields: Sequence[str], op: str) -> str | None:
     digits = "regexp_extract(at.file, '[0-9]*$', 0)"
     file = f"concat(substring(at.file, 1, length(at.file) - length({digits})), repeat('~', length({digits}) - 6), "
     file += f"{digits})"
-    row = wide("row", 10) if "row" in fields else "''"
+    # A transaction may have one place for all its changes: behind a snapshot, and told apart by Kafka's order alone.
+    binlog = f"concat({file}, ':', {wide('pos', 20)}, CASE {op} WHEN 'r' THEN ':0000000000' ELSE ':~' END)"
     event = f"coalesce({wide('event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
     server = f"concat({lsn('at.commit_lsn')}, ':', {lsn('at.change_lsn')}, ':', {event})"
     pair = "from_json(at.sequence, 'ARRAY<STRING>')"
@@ -272,7 +273,7 @@ def _place(fields: Sequence[str], op: str) -> str | None:
     commit = _whole("at.commit_scn") if "commit_scn" in fields else _NO_TEXT
     ways = (  # what tells the kind of database, the fields that its position needs, the position
         (postgres, {"lsn"}, _committed(postgres, before, op)),
-        ("at.pos", {"file", "pos"}, f"concat({file}, ':', {wide('pos', 20)}, ':', {row})"),
+        ("CASE WHEN at.pos < 0 THEN NULL ELSE at.pos END", {"file", "pos"}, binlog),
         ("coalesce(at.commit_lsn, at.change_lsn)", {"commit_lsn", "change_lsn"}, server),
         ("at.scn", {"scn"}, _committed(wide("scn", 20), commit, op)),
     )

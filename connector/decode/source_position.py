@@ -6,13 +6,16 @@ that of a commit if it is later: Oracle's is the commit of the change's transact
 transaction before it, as events don't have their own. Either is between the change and its commit. A row is locked
 that long, so the changes of one row are in order wherever in between each is placed; and a snapshot is behind every
 commit that it has seen. Rows that are in tables may have the change's own place: that is in between as well.
+
+MySQL and MariaDB write a transaction into the log when it commits. Its changes may all have one place there: those of a
+compressed one in MySQL, and of any in MariaDB from 11.4, unless ``binlog_legacy_event_pos`` is on. The number of the
+row in its event (``row``) begins anew with each event, so it tells no order. Changes at one place follow each other as
+in Kafka.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-
-from sinks.spark.sql import literal
 
 
 def position(event: str, fields: Collection[str]) -> str:
@@ -21,7 +24,8 @@ def position(event: str, fields: Collection[str]) -> str:
     ``event``: SQL of the STRUCT of an event, whose ``source`` has these ``fields``.
     """
     source = f"{event}.source"
-    pos, row = _padded(f"{source}.pos"), _padded(f"{source}.row", 10) if "row" in fields else literal("")
+    # Without the place of an event, some of Debezium's versions count back from 0.
+    pos = f"CASE WHEN {source}.pos >= 0 THEN {source}.pos END"
     number = f"coalesce({_padded(f'{source}.event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
     lsn, scn = _padded(f"{source}.lsn"), _padded(f"{source}.scn")
     last_commit = commit = None
@@ -34,7 +38,11 @@ def position(event: str, fields: Collection[str]) -> str:
         commit = _number(f"{source}.commit_scn", "^([0-9]+)$")
     ways = (  # the fields that it needs, what tells that an event has them, and the position
         ({"lsn"}, lsn, _behind(last_commit, lsn, event)),  # PostgreSQL
-        ({"file", "pos"}, f"{source}.pos", f"concat({_binlog(source)}, ':', {pos}, ':', {row})"),  # MySQL, MariaDB
+        (  # MySQL, MariaDB
+            {"file", "pos"},
+            pos,
+            f"concat({_binlog(source)}, ':', {_padded(pos)}, ':', {_at_one_place(event)})",
+        ),
         (  # SQL Server, Db2, Informix. A snapshot of SQL Server has no change_lsn.
             {"commit_lsn", "change_lsn"},
             f"coalesce({source}.commit_lsn, {source}.change_lsn)",
@@ -64,6 +72,12 @@ def _behind(commit: str | None, own: str, event: str) -> str:
         f"CASE WHEN {event}.op = 'r' THEN greatest({own}, {commit}) "
         f"WHEN {commit} >= {own} THEN concat({commit}, ':', {own}) ELSE {own} END"
     )
+
+
+def _at_one_place(event: str) -> str:
+    """SQL of what a snapshot has read, and then all changes: a snapshot is at the place where the next transaction
+    begins. Rows that are in tables have ten digits, the row's number in its event; a snapshot's was 0."""
+    return f"CASE WHEN {event}.op = 'r' THEN '0000000000' ELSE '~' END"
 
 
 def _binlog(source: str) -> str:

@@ -48,7 +48,8 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     where = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
     columns = literal(", ".join(sink.key))
     null_key = raise_sql("null_key", key=key_sql(sink.key), columns=columns, tombstone=TOMBSTONE, **where)
-    null_sequence = raise_sql("null_sequence", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
+    by = literal(sink.sequence_by or "")
+    null_sequence = raise_sql("null_sequence", key=key_sql(sink.key), by=by, tombstone=TOMBSTONE, **where)
     checks = f"WHEN NOT _truncate AND ({no_key}) THEN {null_key} "
     if sink.sequence_by:
         checks += f"WHEN _sequence IS NULL THEN {null_sequence} "

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from connector.decode.debezium import POSITION
 from connector.decode.event_time import IN_RANGE
 from connector.decode.json_faults import malformed_at
 from connector.decode.protobuf import PACKAGE as PROTOBUF
@@ -137,13 +138,21 @@ def _null_key(fields: Fields) -> Exception:
 
 
 def _null_sequence(fields: Fields) -> Exception:
+    hint = "Choose a sequence_by that every record has, as in coalesce(changed_at, _timestamp)."
+    if fields.get("tombstone"):
+        hint = (
+            "A tombstone has no value, so it has no sequence. Use sequence_by: _timestamp, or send deletes as records "
+            "that apply_as_deletes selects."
+        )
+    elif POSITION in fields.get("by", ""):
+        hint = (
+            "The event names no place in the database's log. MariaDB from 11.4 tells it with "
+            "binlog_legacy_event_pos=ON. Without sequence_by, the order is Kafka's."
+        )
     return BadRecord(
         f"The record at {_where(fields)}, key {fields['key']}, has no sequence (sinks[].sequence_by is null). "
         f"{_NOTHING}",
-        hint="A tombstone has no value, so it has no sequence. Use sequence_by: _timestamp, or send deletes as records "
-        "that apply_as_deletes selects."
-        if fields.get("tombstone")
-        else "Choose a sequence_by that every record has, as in coalesce(changed_at, _timestamp).",
+        hint=hint,
     )
 
 

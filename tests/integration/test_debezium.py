@@ -176,8 +176,9 @@ def test_a_truncate_of_a_table_that_keeps_deleted_rows_is_a_bad_record(lake: Lak
         ({"scn": "12868546", "txId": None}, {"scn": "2868546", "commit_scn": "12868550", "txId": "6.28.807"}),
         ({"lsn": 200, "sequence": '[null,"200"]'}, {"lsn": 150, "sequence": '["205","150"]', "txId": 571}),
         ({"sequence": '["190","200"]'}, {"lsn": 150, "sequence": '["203","150"]', "txId": 571}),
+        ({"file": "mariadb-bin.000002", "pos": 500, "row": 0}, {"file": "mariadb-bin.000002", "pos": 500, "row": 0}),
     ],
-    ids=["SQL Server", "Oracle", "PostgreSQL", "PostgreSQL, incremental"],
+    ids=["SQL Server", "Oracle", "PostgreSQL", "PostgreSQL, incremental", "MariaDB"],
 )
 def test_a_snapshot_is_older_than_what_comes_after_it(
     snapshot: dict[str, Any], change: dict[str, Any], lake: Lake, topic: Topic
@@ -203,6 +204,28 @@ def test_a_snapshot_is_older_than_what_comes_after_it(
     assert "sequence" not in lake.frame("append").schema["_source"].dataType.names
     assert {row[0] for row in lake.sql("SELECT _source.txId FROM {t}")} == {change.get("txId"), None}
     assert verify(lake, "append", value=ordered["value"]).ok
+
+
+@pytest.mark.breadth
+def test_of_a_transaction_with_one_place_in_the_log_the_last_change_of_a_row_counts(lake: Lake, topic: Topic) -> None:
+    """As with MariaDB from 11.4 and its defaults. Of some versions of Debezium its changes have no place at all."""
+
+    def event(op: str, number: int, name: str, pos: int, row: int = 0) -> tuple[str, dict[str, Any]]:
+        part = "before" if op == "d" else "after"
+        source = {"connector": "mariadb", "file": "mariadb-bin.000002", "pos": pos, "row": row}
+        return str(number), {"op": op, part: {"id": number, "name": name, "amount": "1.00"}, "source": source}
+
+    topic.send(*(event("r", number, "old", 500) for number in (1, 2, 3)), partition=0)
+    topic.send(*(event("u", number, "a", 500, row) for row, number in enumerate((1, 2, 3))), partition=0)
+    topic.send(event("d", 2, "a", 500), event("u", 3, "b", 500), partition=0)
+    ordered = options(sink={"key": "id", "sequence_by": "_source_position"})
+    lake.pipeline("upsert", **ordered).run()
+    assert held(lake) == {1: ("a", "1.00"), 3: ("b", "1.00")}
+    assert verify(lake, "upsert", **ordered).ok
+    topic.send(event("u", 1, "c", -57), partition=0)
+    with pytest.raises(BadRecord, match="has no sequence") as caught:
+        lake.pipeline("upsert", **ordered).run()
+    assert "binlog_legacy_event_pos=ON" in str(caught.value.hint)
 
 
 @pytest.mark.breadth

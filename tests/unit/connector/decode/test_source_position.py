@@ -52,17 +52,65 @@ def extracted(text: str | None, pattern: str, group: int) -> str | None:
 
 def test_a_change_in_a_later_log_of_mysql_is_later_however_many_digits_its_number_has() -> None:
     logs = [1, 99, 10**5, 10**6 - 2, 10**6 - 1, 10**6, 10**6 + 1, 10**7 - 1, 10**7, 2**31 - 1]
-    in_order = [(f"mysql-bin.{log:06}", pos, row) for log in logs for pos in (4, 10**9) for row in (0, 11)]
-    found = positions(BINLOG, in_order)
+    found = positions(BINLOG, [(f"mysql-bin.{log:06}", pos, 0) for log in logs for pos in (4, 99, 10**9)])
     assert found == sorted(found)
     assert len(set(found)) == len(found)
 
 
-def test_positions_that_are_in_tables_stay() -> None:
-    assert positions(BINLOG, [("a.b.000007", 5, 1), ("binlog.7", 5, 1), ("mysql-bin.999999", 5, 0)]) == [
-        f"{file}:00000000000000000005:{row:010}"
-        for file, row in (("a.b.000007", 1), ("binlog.7", 1), ("mysql-bin.999999", 0))
-    ]
+FILES = ["a.b.000007", "binlog.7", "mysql-bin.999999"]
+
+
+def test_what_a_snapshot_has_read_keeps_the_position_that_is_in_tables() -> None:
+    assert positions(BINLOG, [(file, 5, 0) for file in FILES], "r") == [f"{file}:{5:020}:{0:010}" for file in FILES]
+
+
+def test_a_change_of_mysql_is_behind_what_tables_have_of_its_place() -> None:
+    """An earlier version told rows of one event apart by their number in it."""
+    for file, found in zip(FILES, positions(BINLOG, [(file, 5, 1) for file in FILES]), strict=True):
+        assert f"{file}:{5:020}:{0:010}" < f"{file}:{5:020}:{10**10 - 1}" < found < f"{file}:{6:020}:{0:010}"
+
+
+def test_a_change_without_a_place_in_the_log_of_mariadb_has_no_position() -> None:
+    """MariaDB from 11.4 leaves 0 for the end of an event, and Debezium takes its length from that."""
+    assert positions(BINLOG, [("mariadb-bin.000002", pos, 0) for pos in (-57, -1)]) == [None, None]
+    assert None not in positions(BINLOG, [("mariadb-bin.000002", 0, 0), ("mariadb-bin.000002", 4, None)])
+
+
+@pytest.mark.parametrize("kind", ["each event", "each transaction"])
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_the_newest_position_in_a_binlog_is_that_of_the_last_change(kind: str, upgraded: bool) -> None:
+    """``kind``: what has a place of its own. An event may change a row twice, and rows count anew in each event.
+
+    Also where an earlier version has placed the first events, and stopped amid a transaction. It may have left a row
+    wrong that none of the later events changes.
+    """
+    for seed in range(60):
+        draw, rows = random.Random(seed), dict.fromkeys(range(4), "old")
+        events, end = [("r", number, "old", 500, 0) for number in rows], 500
+        for _ in range(12):
+            place, end = end, end + 42
+            for _ in range(draw.randrange(1, 4)):
+                for row in range(draw.randrange(1, 5)):
+                    number, value = draw.randrange(4), f"{end}:{row}"
+                    gone = number in rows and draw.random() < 0.3
+                    rows.pop(number) if gone else rows.__setitem__(number, value)
+                    at = end if kind == "each event" else place
+                    events.append(("d" if gone else "u", number, value, at, row))
+                end += 60
+        events += events[draw.randrange(len(events)) :]  # Debezium sends them again
+        cut = draw.randrange(len(events)) if upgraded else 0
+        newest: dict[int, tuple[str, int]] = {}
+        sources = [("binlog.000001", place, row) for *_, place, row in events]
+        read, changed = positions(BINLOG, sources, "r"), positions(BINLOG, sources)
+        for at, (op, number, _, place, row) in enumerate(events):
+            found = read[at] if op == "r" else changed[at]
+            earlier = f"binlog.000001:{place:020}:{row:010}"
+            newest[number] = max(newest.get(number, ("", 0)), (earlier if at < cut else found, at))
+        right = {number for _, number, *_ in events[cut:]} if kind == "each transaction" else set(range(4))
+        last = {number: events[newest[number][1]] for number in right}
+        assert {number: value for number, (op, _, value, *_) in last.items() if op != "d"} == {
+            number: value for number, value in rows.items() if number in right
+        }
 
 
 def test_a_later_change_of_informix_is_later_however_many_digits_its_number_has() -> None:

@@ -43,6 +43,14 @@ def test_a_record_whose_time_no_commit_can_hold_is_named(fields: dict[str, str],
             raise RuntimeError(raise_text("null_time", column="at", topic="t", partition="0", offset="7", **fields))
 
 
+@pytest.mark.parametrize(("by", "helps"), [("_source_position", True), ("changed_at", False)])
+def test_who_orders_by_a_place_that_mariadb_does_not_tell_is_told_the_setting(by: str, helps: bool) -> None:
+    with pytest.raises(BadRecord, match="has no sequence") as caught:
+        with about_the_records():
+            raise RuntimeError(raise_text("null_sequence", by=by, key="1", topic="t", partition="0", offset="7"))
+    assert ("binlog_legacy_event_pos=ON" in (caught.value.hint or "")) is helps
+
+
 @pytest.mark.parametrize(
     ("field", "helps"), [("source.txId", True), ("payload.source.txId", True), ("source.pos", False)]
 )
