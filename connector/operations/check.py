@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from connector.config import DeltaPlace, PipelineConfig
+from connector.config.sent_again import kept_again
 from connector.config.sinks import SinkOptions
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_topic
@@ -46,6 +47,7 @@ def checked(config: PipelineConfig, assembly: Assembly, *, plain: bool = False) 
     records = assembly.source.sample(ranges)
     warnings = [
         *_about_the_group(assembly.group, config.delivery),
+        *kept_again(config),
         *assembly.field_check.look(records, ranges, first=has_no_record(position)),
     ]
     sample = sampled(assembly, records, ranges)

@@ -229,6 +229,23 @@ def test_of_a_transaction_with_one_place_in_the_log_the_last_change_of_a_row_cou
 
 
 @pytest.mark.breadth
+def test_changes_that_come_again_make_no_versions_in_a_history_of_the_databases_order(lake: Lake, topic: Topic) -> None:
+    """In Kafka's order they do, and `check` says so."""
+    row = {"id": 1, "name": "Ann", "amount": "1.00"}
+    changes = [("1", event("r", row, 1)), ("1", event("u", {**row, "name": "Anna"}, 2))]
+    ordered = options(sink={"key": "id", "sequence_by": "_source_position"})
+    for _ in range(2):
+        topic.send(*changes, partition=0)
+        lake.pipeline("history", **ordered).run()
+    versions = "SELECT name, __END_AT IS NULL FROM {t} ORDER BY __START_AT"
+    assert lake.sql(versions, "history") == [("Ann", False), ("Anna", True)]
+    assert verify(lake, "history", **ordered).ok
+    assert lake.pipeline("history", **ordered).check().warnings == []
+    (said,) = lake.pipeline("history", **options(sink={"key": "id", "path": str(lake.path("other"))})).check().warnings
+    assert "sequence_by: _source_position" in said
+
+
+@pytest.mark.breadth
 def test_a_table_of_events_of_an_earlier_version_goes_on(lake: Lake, topic: Topic) -> None:
     """Its file says nothing of ``tx_id``, and its ``_source.txId`` is a BIGINT."""
     value = {"format": "debezium", "schema": "id INT"}
