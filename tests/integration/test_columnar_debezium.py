@@ -38,6 +38,7 @@ PLACES = {
     "mysql": '"file":"binlog.000003","pos":154,"row":0,"gtid":null',
     "mysql, later": '"file":"binlog.1000000","pos":154,"row":0',
     "no row": '"file":"binlog.000003","pos":154',
+    "no place": '"file":"mariadb-bin.000003","pos":-57,"row":2',
     "sqlserver": '"commit_lsn":"00000025:00000d98:00a2","change_lsn":null,"event_serial_no":1',
     "sqlserver's snapshot": '"commit_lsn":"00000025:000004c0:001a","change_lsn":null,"event_serial_no":null',
     "sqlserver's first": '"change_lsn":"00000025:00000d98:00a2"',
