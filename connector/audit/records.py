@@ -17,7 +17,7 @@ from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _NO_RECORDS = {
     "key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint",
@@ -141,19 +141,20 @@ def digest(timestamp: str) -> Column:
 
 def sequence_type(records: Records, sink: KeyedSink) -> str:
     """The type of what orders the changes of a key, by Spark's name. Raises ConfigurationError."""
-    return _type(records, sink, "sequence_by", sink.sequence_by) if sink.sequence_by is not None else "bigint"
+    return kind_of(records, sink, "sequence_by", sink.sequence_by).simpleString() if sink.sequence_by else "bigint"
 
 
 def system_type(records: Records, sink: DeltaHistorySink) -> str:
     """The type of what tells when a change was recorded, as above. Only a bitemporal history has it."""
-    return _type(records, sink, "system_sequence_by", sink.recorded_by or "NULL")
+    return kind_of(records, sink, "system_sequence_by", sink.recorded_by or "NULL").simpleString()
 
 
-def _type(records: Records, sink: KeyedSink, option: str, expression: str) -> str:
+def kind_of(records: Records, sink: KeyedSink, option: str, expression: str) -> DataType:
+    """The type of what an option gives for each record. Raises ConfigurationError."""
     from pyspark.errors import PySparkException
 
     try:
-        return records.frame.selectExpr(f"({expression}) AS found").schema[0].dataType.simpleString()
+        return records.frame.selectExpr(f"({expression}) AS found").schema[0].dataType
     except PySparkException as error:
         problem = next(line for line in str(error).splitlines() if line.strip())
         raise ConfigurationError(f"{sink.option(option)}: Spark doesn't take it: {problem.strip()}") from None

@@ -17,8 +17,7 @@ from connector.audit.records import (
     TOMBSTONE,
     Records,
     beyond,
-    sequence_type,
-    system_type,
+    kind_of,
     truncates,
 )
 from connector.config import DeltaAggregateSink, DeltaHistorySink, KeyedSink, PipelineConfig
@@ -26,6 +25,7 @@ from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
 _YEAR_1, _YEAR_9999 = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The microseconds since 1970 of the first and the last time that a commit can hold."""
@@ -66,11 +66,11 @@ def _refused(made: Records, config: PipelineConfig) -> str | None:
         judged = f"NOT {passed_over(config, made.columns.names)} AND "
         whens.append(f"WHEN {judged}NOT {truncates(sink)} AND ({no_key}) THEN 'no_key'")
         if sink.sequence_by is not None:
-            sequence_type(made, sink)
-            whens.append(f"WHEN {judged}({sink.sequence_by}) IS NULL THEN 'no_sequence'")
+            at = whole(f"({sink.sequence_by})", kind_of(made, sink, "sequence_by", sink.sequence_by))
+            whens.append(f"WHEN {judged}NOT ({at}) THEN 'no_sequence'")
         if isinstance(sink, DeltaHistorySink) and sink.recorded_by is not None:
-            system_type(made, sink)
-            whens.append(f"WHEN {judged}({sink.recorded_by}) IS NULL THEN 'no_sequence'")
+            at = whole(f"({sink.recorded_by})", kind_of(made, sink, "system_sequence_by", sink.recorded_by))
+            whens.append(f"WHEN {judged}NOT ({at}) THEN 'no_sequence'")
     # An event time that was asked for later says nothing of the records before.
     timed = config.on_bad_record == "dead_letter" or isinstance(sink, DeltaAggregateSink)
     if config.clock is not None and timed:
@@ -79,6 +79,19 @@ def _refused(made: Records, config: PipelineConfig) -> str | None:
             f"WHEN {time} IS NULL OR unix_micros({time}) NOT BETWEEN {_YEAR_1} AND {_YEAR_9999} THEN 'no_time'"
         )
     return f"CASE {' '.join(whens)} END" if whens else None
+
+
+def whole(value: str, kind: DataType) -> str:
+    """SQL: whether a value, and all of what is in it, isn't null. ``value``: SQL of it."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    there = f"{value} IS NOT NULL"
+    if isinstance(kind, ArrayType):
+        there += f" AND coalesce(forall({value}, each -> {whole('each', kind.elementType)}), false)"
+    if isinstance(kind, StructType):
+        parts = (whole(f"{value}.{identifier(part.name)}", part.dataType) for part in kind)
+        there = " AND ".join([there, *parts])
+    return there
 
 
 def unreadable(every: DataFrame, cut: Sequence[Bounds]) -> tuple[list[dict[str, Any]], DataFrame | None]:

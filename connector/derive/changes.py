@@ -10,6 +10,7 @@ from connector.config.transform_sql import column_words
 from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import METADATA, OP
 from connector.decode.records import CARRIED, TOMBSTONE, told
+from connector.derive.sequence import has_null, named_twice
 from sinks.delta.recorded_columns import SYSTEM
 from sinks.delta.upsert_rule import key_sql
 from sinks.errors import ConfigurationError
@@ -30,7 +31,8 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     * ``_delete`` and ``_truncate``, booleans, never null;
     * ``_unavailable``, if the records have it: the names of the columns that an update leaves as they are.
 
-    A null in the key or in a sequence fails the query with the record's coordinates: it could never win or lose.
+    A null in the key, or anywhere in a sequence, fails the query with the record's coordinates: it could never win or
+    lose.
     """
     from pyspark.sql import functions as F
 
@@ -52,10 +54,10 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     null_sequence = raise_sql("null_sequence", key=key_sql(sink.key), by=by, tombstone=TOMBSTONE, **where)
     checks = f"WHEN NOT _truncate AND ({no_key}) THEN {null_key} "
     if sink.sequence_by:
-        checks += f"WHEN _sequence IS NULL THEN {null_sequence} "
+        checks += f"WHEN {has_null('_sequence', marked.schema['_sequence'].dataType)} THEN {null_sequence} "
     if recorded is not None:
         null_system = raise_sql("null_system_sequence", key=key_sql(sink.key), tombstone=TOMBSTONE, **where)
-        checks += f"WHEN {SYSTEM} IS NULL THEN {null_system} "
+        checks += f"WHEN {has_null(SYSTEM, marked.schema[SYSTEM].dataType)} THEN {null_system} "
     # The check replaces a column that every row needs: the optimizer can't drop it.
     checked = marked.withColumn("_offset", F.expr(f"CASE {checks}ELSE _offset END"))
     added = [*(["_sequence"] if sink.sequence_by else []), *([SYSTEM] if recorded is not None else [])]
@@ -66,16 +68,21 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
 
 def problem_with(records: DataFrame, sink: KeyedSink) -> str:
     """SQL of ``_problem``: why a record can't be a change of this sink's, null where it can. ``records``: none."""
+
+    def none(sequence: str) -> str:
+        kind = records.selectExpr("*", f"({sequence}) AS _found").schema["_found"].dataType
+        return has_null(f"({sequence})", kind)
+
     no_key = told("no_key", f"has a null in its key {', '.join(sink.key)}")
     over = passed_over(sink, records.columns)
     needed = f"NOT {over} AND " if over != "false" else ""
     whens = f"WHEN {needed}NOT {truncates(sink, records.columns)} AND ({_no_key(sink)}) THEN {no_key}"
     if sink.sequence_by:
-        no_sequence = told("no_sequence", "has no sequence (sequence_by is null)")
-        whens += f" WHEN {needed}({sink.sequence_by}) IS NULL THEN {no_sequence}"
+        no_sequence = told("no_sequence", "has no sequence (sequence_by is null, or has a null in it)")
+        whens += f" WHEN {needed}({none(sink.sequence_by)}) THEN {no_sequence}"
     if (recorded := recorded_by(sink)) is not None:
-        no_system = told("no_sequence", "has no recorded time (system_sequence_by is null)")
-        whens += f" WHEN {needed}({recorded}) IS NULL THEN {no_system}"
+        no_system = told("no_sequence", "has no recorded time (system_sequence_by is null, or has a null in it)")
+        whens += f" WHEN {needed}({none(recorded)}) THEN {no_system}"
     return f"CASE {whens} END"
 
 
@@ -192,6 +199,11 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
                 f"{sink.option(option)}: {getattr(sink, option)!r} is {found.simpleString().upper()}, "
                 "which has no order.",
                 hint="Give a number, a text, a date or a timestamp that grows with each change of a key.",
+            )
+        if found is not None and (twice := named_twice(found)):
+            raise ConfigurationError(
+                f"{sink.option(option)}: {getattr(sink, option)!r} has several fields called {twice}.",
+                hint="Name each: struct(a.at AS first, b.at AS second).",
             )
     truncates = kind("apply_as_truncates")
     if truncates is not None and not isinstance(sequence, AtomicType):

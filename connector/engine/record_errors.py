@@ -150,8 +150,8 @@ def _null_sequence(fields: Fields) -> Exception:
             "binlog_legacy_event_pos=ON. Without sequence_by, the order is Kafka's."
         )
     return BadRecord(
-        f"The record at {_where(fields)}, key {fields['key']}, has no sequence (sinks[].sequence_by is null). "
-        f"{_NOTHING}",
+        f"The record at {_where(fields)}, key {fields['key']}, has no sequence (sinks[].sequence_by is null, "
+        f"or has a null in it). {_NOTHING}",
         hint=hint,
     )
 
@@ -159,7 +159,7 @@ def _null_sequence(fields: Fields) -> Exception:
 def _null_system_sequence(fields: Fields) -> Exception:
     return BadRecord(
         f"The record at {_where(fields)}, key {fields['key']}, has no recorded time (sinks[].system_sequence_by is "
-        f"null). {_NOTHING}",
+        f"null, or has a null in it). {_NOTHING}",
         hint="A tombstone has no value, so it has no recorded time there. Leave out system_sequence_by, which is then "
         "Kafka's _timestamp, or send deletes as records that apply_as_deletes selects."
         if fields.get("tombstone")

@@ -225,6 +225,30 @@ def test_a_tombstone_has_no_sequence_but_kafkas_timestamp(lake: Lake, topic: Top
     assert lake.rows("later") == [("b", 2)]
 
 
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["upsert", "history"])
+def test_a_sequence_of_several_parts_has_them_all(kind: str, lake: Lake, topic: Topic) -> None:
+    """Spark takes a null in a struct for the lowest value: such a record would count as older than all others."""
+    whole, step = {"day": 1, "of": {"step": 1, "path": [1]}}, {"step": 2, "path": [2]}
+    bad = [None, {"day": None, "of": step}, {"day": 2, "of": None}]
+    bad += [{"day": 2, "of": {**step, **lack}} for lack in ({"step": None}, {"path": None}, {"path": [2, None]})]
+    records = [("a", {"k": "a", "n": n, "at": at}) for n, at in enumerate([whole, *bad])]
+    topic.send(*records, ("a", None), ("b", {"k": "b", "n": 2, "at": {"day": 1}}), partition=0)
+    options: dict[str, Any] = {
+        "schema": "k STRING, n INT, at STRUCT<day: INT, of: STRUCT<step: INT, path: ARRAY<INT>>>",
+        "sink": {"sequence_by": "struct(at.day, at.of)", "key": "k", "column_list": ["k", "n"]},
+    }
+    with pytest.raises(BadRecord, match=r"offset 1, key .* has no sequence \(.* or has a null in it\)"):
+        lake.pipeline(kind, **options).run()
+    options |= {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
+    lake.pipeline(kind, **options).run()
+    assert lake.sql("SELECT k, n FROM {t}", kind) == [("a", 0)]
+    assert lake.sql("SELECT _offset, reason FROM {t} ORDER BY 1", "letters") == [
+        (n, "no_sequence") for n in range(1, 9)
+    ]
+    assert verify(lake, kind, **options).ok
+
+
 SEQUENCED: dict[str, Any] = {"schema": "k STRING, n INT, seq INT, op STRING"}
 BY_SEQ = {"sequence_by": "seq", "apply_as_deletes": "op = 'D'", "except_column_list": "op"}
 
@@ -624,6 +648,7 @@ def test_a_table_of_other_options_is_refused(
         ({"sequence_by": "nothing"}, r"sinks\[0\].sequence_by: Spark doesn't take 'nothing'"),
         ({"sequence_by": "max(n)"}, r"sinks\[0\].sequence_by: Spark doesn't take"),
         ({"sequence_by": "map(k, n)"}, r"sinks\[0\].sequence_by: .* is MAP<.* no order"),
+        ({"sequence_by": "array(struct(n, n))"}, r"sinks\[0\].sequence_by: .* has several fields called n"),
         ({"apply_as_deletes": "n"}, r"sinks\[0\].apply_as_deletes: 'n' is INT, not BOOLEAN"),
         ({"apply_as_deletes": "n ="}, r"sinks\[0\].apply_as_deletes: Spark doesn't take"),
         ({"sequence_by": "n", "apply_as_truncates": "k"}, r"sinks\[0\].apply_as_truncates: 'k' is STRING"),
