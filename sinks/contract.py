@@ -158,8 +158,8 @@ class Epoch:
     delivery: str = "transactional"
     clock: Clock = field(default_factory=Clock)
     """Event time after this epoch."""
-    backlog: frozenset[TopicPartition] = frozenset()
-    """Partitions of which Kafka holds more than this epoch reads."""
+    backlog: frozenset[TopicPartition] | None = None
+    """Partitions of which Kafka holds more than this epoch reads. None: nobody has asked, so the watermark stays."""
     group: str = ""
     """As in ``Position``."""
     batch: str = ""

@@ -96,19 +96,20 @@ class Clock:
         self,
         seen: Mapping[TopicPartition, Seen],
         *,
-        backlog: frozenset[TopicPartition],
+        backlog: frozenset[TopicPartition] | None,
         idle_after: timedelta,
         late: int = 0,
     ) -> Clock:
         """The clock after an epoch. ``backlog`` are the partitions in which Kafka holds more records.
 
+        None: nobody knows which ones do. Any partition may, so the watermark stays.
         A partition is idle, and doesn't count for the watermark, when it was read to its end and its newest record is
         older by ``idle_after`` than the newest of all partitions. Both times are Kafka's timestamps, so a replay gives
         the same watermark whenever it runs.
         """
         so_far = _plus(self.so_far, seen)
         watermark = self.watermark
-        if so_far and backlog <= so_far.keys():
+        if so_far and backlog is not None and backlog <= so_far.keys():
             newest = max(times.newest for times in so_far.values())
             # The partition with the newest record isn't idle, however short the time after which others are.
             found = min(

@@ -105,8 +105,7 @@ class Bench:
         if epoch is None:
             return None
         # Kafka holds all of it: what the test doesn't read yet is no idle partition.
-        backlog = frozenset(at for at, end in ends.items() if epoch.offsets.get(at, 0) < end)
-        return replace(epoch, backlog=backlog)
+        return replace(epoch, backlog=replace(held, ends=ends).backlog(epoch.offsets))
 
     def run(self, *upto: int, observe: Observer = lambda _: None) -> Committed | None:
         """One epoch, as the pipeline does it; None: there is nothing to read."""

@@ -63,7 +63,7 @@ class Joining:
                 position, held, self.source, continue_on_data_loss=self.config.source.continue_on_data_loss
             )
             bound = self.config.epoch.max_records
-            epoch = next_to_join(stands, position, resumption, held.ends, owner=self.run, max_records=bound)
+            epoch = next_to_join(stands, position, resumption, held, owner=self.run, max_records=bound)
             note = f"{name} was added: it catches up with the other sinks, {plural(epoch.span, 'offset')} up to epoch "
             self.observe(Event(Step.RESUMED, epoch, note=f"{note}{stands.number}"))
             log.info("%s catches up with epoch %s: %s offsets", name, stands.number, epoch.span)

@@ -265,12 +265,9 @@ def _refuse_offsets_elsewhere(position: Position) -> None:
 
 
 def _epoch(config: PipelineConfig, run: str, position: Position, held: TopicsHeld) -> Epoch:
-    offsets = position.offsets
-    return replace(
-        Epoch.of_no_records(position, pipeline=config.name, owner=run),
-        # Partitions with records to be read hold the watermark back as before.
-        backlog=frozenset(at for at, end in held.ends.items() if at in offsets and offsets[at] < end),
-    )
+    # Partitions with records to be read hold the watermark back as before.
+    nothing = Epoch.of_no_records(position, pipeline=config.name, owner=run)
+    return replace(nothing, backlog=held.backlog(position.offsets))
 
 
 def _deletes_known_since(config: PipelineConfig, output: Table) -> datetime | None:

@@ -110,7 +110,7 @@ def epoch_of(
         epoch,
         batch=str(batch),
         read_to=held.complete_to(read_to) if complete else read_to,
-        backlog=frozenset(at for at, end in held.ends.items() if epoch.offsets.get(at, 0) < end),
+        backlog=held.backlog(epoch.offsets),
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from math import ceil
 
 from connector.protocol.plan import plan
-from connector.protocol.recover import Resumption
+from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.event_time import Clock
 from sinks.offsets import Offsets
@@ -29,14 +29,14 @@ def next_to_join(
     stands: Epoch,
     position: Position | None,
     resumption: Resumption,
-    ends: Offsets,
+    held: TopicsHeld,
     *,
     owner: str,
     max_records: int,
 ) -> Epoch:
     """The next epoch of a table with this position, on its way to ``stands``: the epoch at which the others are.
 
-    ``resumption``: the next offset of every partition that Kafka has; ``ends``: where they end. An epoch reads
+    ``resumption``: the next offset of every partition that Kafka has; ``held``: what Kafka holds. An epoch reads
     ``max_records`` offsets, or more if the numbers up to that of ``stands`` wouldn't suffice.
     """
     taken = position.epoch if position is not None else 0
@@ -57,7 +57,7 @@ def next_to_join(
         read_to=stands.read_to if last else position.read_to if position is not None else None,
         # Of a topic that is gone it claims nothing.
         since=position.since if position is not None else Offsets({**stands.offsets, **next_}),
-        backlog=frozenset(at for at, end in ends.items() if read.get(at, 0) < end),
+        backlog=held.backlog(read),
         lost=(*(position.lost if position is not None else ()), *resumption.lost),
         clock=position.clock.carried() if position is not None else Clock(),
         leaders=stands.leaders if last else {},

@@ -60,7 +60,7 @@ def next_epoch(
         since=position.since if position else next_,
         lost=(*(position.lost if position else ()), *resumption.lost),
         clock=position.clock.carried() if position else Clock(),
-        backlog=frozenset(at for at, end in target.ends.items() if read.get(at, 0) < end),
+        backlog=target.backlog(read),
         leaders={**(position.leaders if position else {}), **target.leaders},
     )
 

@@ -47,6 +47,13 @@ class TopicsHeld:
     held_back: Mapping[TopicPartition, HeldBack] = field(default_factory=dict)
     """What lies behind the ends of partitions with an open transaction."""
 
+    def backlog(self, read: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+        """The partitions that hold more than what was ``read``, up to these next offsets.
+
+        What an open transaction holds back counts: it is read once the transaction ends.
+        """
+        return frozenset(at for at, end in self.ends.items() if at in self.held_back or read.get(at, 0) < end)
+
     def complete_to(self, before: datetime | None) -> datetime | None:
         """The time up to which everything that Kafka held was read, by one who has read up to ``ends``.
 

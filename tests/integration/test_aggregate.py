@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from bench import Bench, ListedTopic
+from bench import START, Bench, ListedTopic
 from fakes import Crash
 from hypothesis import given
 from hypothesis import strategies as st
 from suites import draws
 
 from connector.protocol.steps import Event, Step
+from sinks.contract import Epoch
+from sinks.delta.restore import BY_REWIND, restore
 from sinks.errors import BadRecord, ConfigurationError, PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
 
@@ -65,6 +67,36 @@ def test_tumbling_windows_close(spark: "SparkSession", tmp_path: Path) -> None:
     assert position.clock.late == 2
     assert position.clock.watermark is not None
     assert position.clock.watermark.isoformat() == "2026-01-01T00:25:00+00:00"
+
+
+@pytest.mark.breadth
+def test_a_record_that_a_rewind_has_read_again_does_not_come_late(spark: "SparkSession", tmp_path: Path) -> None:
+    """Partition 0 is read to its end, and partition 1 holds the watermark back: after the rewind, too."""
+    minutes = [1, 58], [2, 20, 40, 57]
+    topic = ListedTopic(
+        [[(None, {"t": minute(at)}) for at in part] for part in minutes],
+        {TopicPartition("t", n): [START + timedelta(minutes=at) for at in part] for n, part in enumerate(minutes)},
+    )
+    bench = Bench(
+        spark, tmp_path, topic, SCHEMA, dead_letters={"path": str(tmp_path / "dead")},
+        sink={"type": "delta_aggregate", "aggregates": {"records": "count(*)"},
+              "window": {"time": "t", "size": "10 minutes", "late": "dead_letter"}},
+    )  # fmt: skip
+    bench.run(2, 1)
+    stood = bench.derivation.sink.position()
+    assert stood is not None
+    assert stood.version is not None
+    bench.run(2, 3)
+    restore(bench.table, stood.version, by=BY_REWIND)
+    restored = bench.derivation.sink.position()
+    assert restored is not None
+    empty = bench.write(Epoch.of_no_records(restored, pipeline="p", owner="rewind")).position
+    assert empty.clock.watermark == stood.clock.watermark == START + timedelta(minutes=2)
+    bench.run(2, 4)
+    assert bench.rows("CAST(minute(window_start) AS INT), records, window_closed") == [
+        (0, 2, True), (20, 1, True), (40, 1, True), (50, 2, False)
+    ]  # fmt: skip
+    assert not (tmp_path / "dead").exists() or not bench.spark.read.format("delta").load(str(tmp_path / "dead")).count()
 
 
 @pytest.mark.breadth

@@ -5,8 +5,9 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sinks.contract import Epoch, Position
 from sinks.event_time import FIRST, LAST, Clock, Seen, time_at
-from sinks.offsets import TopicPartition
+from sinks.offsets import Offsets, TopicPartition
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 A, B = TopicPartition("a-b", 0), TopicPartition("a-b", 1)
@@ -85,6 +86,24 @@ def test_it_survives_a_commit(epochs: list[dict[TopicPartition, Seen]], late: in
     assert {at: times[:2] for at, times in read.of_epoch.items()} == {
         at: times[:2] for at, times in clock.of_epoch.items()
     }
+
+
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(st.sampled_from([A, B]), times), st.frozensets(st.sampled_from([A, B]))), max_size=6
+    )
+)
+@example([({A: seen(0, 60), B: seen(0, 1)}, frozenset({B}))])
+def test_an_epoch_for_which_nobody_asks_kafka_leaves_the_watermark(
+    epochs: list[tuple[dict[TopicPartition, Seen], frozenset[TopicPartition]]],
+) -> None:
+    """As a rewind's: the table goes back to before records that are read again, and they must not come late."""
+    clock = Clock()
+    for found, backlog in epochs:
+        clock = clock.advanced(found, backlog=backlog, idle_after=FIVE)
+    epoch = Epoch.of_no_records(Position(7, Offsets({A: 5, B: 5}), clock=clock), pipeline="p", owner="run")
+    after_it = epoch.clock.advanced({}, backlog=epoch.backlog, idle_after=FIVE)
+    assert after_it == clock.carried()
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([A, B]), times, min_size=1), min_size=1, max_size=6))

@@ -11,10 +11,10 @@ from connector.config import PipelineConfig, parse, tables_of_letters
 from connector.operations import dead_letters
 from connector.operations.dead_letters import refuse_unfit, retry
 from connector.operations.letter_groups import refuse_without_letters
-from connector.protocol.recover import TopicsHeld
-from sinks.contract import Position
+from connector.protocol.recover import HeldBack, TopicsHeld
+from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, Fenced
-from sinks.offsets import Offsets
+from sinks.offsets import Offsets, TopicPartition
 
 UPSERT = {"type": "delta_upsert", "path": "lake/p", "key": "a"}
 
@@ -114,7 +114,8 @@ def test_without_letters_there_is_nothing_to_show() -> None:
         refuse_without_letters(config(on_bad_record="fail", dead_letters=None))
 
 
-STANDS = Position(4, Offsets.from_dict({"t": {"0": 7}}), owner="before")
+AT = TopicPartition("t", 0)
+STANDS = Position(4, Offsets({AT: 7}), owner="before")
 
 
 @pytest.mark.parametrize("ends", [None, SystemExit, Fenced("another run was sooner", owner="another", epoch=5)])
@@ -127,7 +128,8 @@ def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
     def says(step: str, result: Any = None) -> Any:
         return lambda *_, **__: (did.append(step), result)[1]
 
-    def run_epoch(*_: Any, **__: Any) -> Any:
+    def run_epoch(epoch: Epoch, *_: Any, **__: Any) -> Any:
+        assert epoch.backlog == {AT}, "its partition still holds the watermark back"
         did.append("commit")
         if ends is not None:
             raise ends
@@ -147,7 +149,8 @@ def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
     monkeypatch.setattr(dead_letters, "marked_letters", says("decode"))
     monkeypatch.setattr(dead_letters, "deletes_since", lambda _: None)
     monkeypatch.setattr(dead_letters, "remember_deletes", lambda _, kept: None)
-    held = TopicsHeld(Offsets(), Offsets(), {}, datetime.now(timezone.utc))
+    here, waits = Offsets({AT: 7}), {AT: HeldBack(2, None)}
+    held = TopicsHeld(Offsets({AT: 0}), here, {}, datetime.now(timezone.utc), held_back=waits)
     with pytest.raises((SystemExit, Fenced)) if ends is not None else nullcontext():
         retry(config(sink=UPSERT), output, letters, Any, run="me", held=held, observe=lambda _: None)  # type: ignore[arg-type]
     last = {None: ["close"], SystemExit: []}.get(ends, ["forget letters of me at 5"])

@@ -1,6 +1,6 @@
 """What of a streaming query's batch a sink doesn't hold yet."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.protocol.batch import Batch, epoch_of
-from connector.protocol.recover import Remains, TopicsHeld
+from connector.protocol.recover import HeldBack, Remains, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, OffsetsLost, PositionMismatch, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -37,6 +37,7 @@ def planned(
     topic_id: str = "id",
     continue_: bool = False,
     cut_at: int | None = None,
+    held_back: Mapping[TopicPartition, HeldBack] | None = None,
 ) -> Epoch | None:
     """``cut_at``: where the log of leader epoch 3 ends in that of epoch 4; None: there was no election."""
     held = TopicsHeld(
@@ -46,6 +47,7 @@ def planned(
         NOW,
         dict.fromkeys(of.end, 3 if cut_at is None else 4),
         lambda leaders: dict.fromkeys(leaders, cut_at or 0),
+        held_back or {},
     )
 
     def remaining(partitions: Collection[TopicPartition]) -> dict[TopicPartition, Remains]:
@@ -131,6 +133,9 @@ def test_the_view_is_complete_only_where_the_batch_reaches_what_kafka_holds() ->
     assert whole is not None
     assert (part.read_to, part.backlog) == (None, {TopicPartition("t", 0)})
     assert (whole.read_to, whole.backlog) == (NOW, frozenset())
+    waits = planned(of, None, held_back={TopicPartition("t", 0): HeldBack(2, None)})
+    assert waits is not None
+    assert waits.backlog == {TopicPartition("t", 0)}, "a transaction is open there"
 
 
 @given(st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=6), min_size=1, max_size=4), st.data())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.protocol.join import next_to_join
-from connector.protocol.recover import Resumption
+from connector.protocol.recover import HeldBack, Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.offsets import Offsets, TopicPartition
 
@@ -20,6 +21,10 @@ def stands(number: int, offsets: dict[TopicPartition, int]) -> Epoch:
     return Epoch("p", number, "before", (), at, {"t": "id"}, None, None, leaders=dict.fromkeys(at, 3))
 
 
+def held(ends: Offsets) -> TopicsHeld:
+    return TopicsHeld(Offsets(dict.fromkeys(ends, 0)), ends, {"t": "id"}, datetime(2026, 1, 1, tzinfo=timezone.utc))
+
+
 def caught_up(goal: Epoch, starts: Offsets, max_records: int, stops: set[int] = frozenset()) -> list[Epoch]:  # type: ignore[assignment]
     """All its epochs. After those at ``stops`` another run goes on, from the table's position alone."""
     epochs: list[Epoch] = []
@@ -29,7 +34,9 @@ def caught_up(goal: Epoch, starts: Offsets, max_records: int, stops: set[int] = 
         owner += len(epochs) in stops
         next_ = Offsets({at: position.offsets.get(at, 0) for at in starts}) if position else starts
         epochs.append(
-            next_to_join(goal, position, Resumption(next_), goal.offsets, owner=str(owner), max_records=max_records)
+            next_to_join(
+                goal, position, Resumption(next_), held(goal.offsets), owner=str(owner), max_records=max_records
+            )
         )
         position = epochs[-1].position()
         assert len(epochs) <= goal.number
@@ -76,19 +83,22 @@ def test_a_partition_that_has_appeared_since_is_left_to_all_of_them() -> None:
 
 def test_it_keeps_what_it_has_lost_itself() -> None:
     goal = replace(stands(5, {A: 10}), lost=())
-    first = next_to_join(goal, None, Resumption(Offsets({A: 4})), Offsets({A: 12}), owner="o", max_records=3)
+    first = next_to_join(goal, None, Resumption(Offsets({A: 4})), held(Offsets({A: 12})), owner="o", max_records=3)
     assert (first.number, first.since, first.lost) == (1, Offsets({A: 4}), ())
 
 
 def test_a_partition_that_has_more_is_not_idle() -> None:
     """Or the watermark of a window would pass over it."""
     goal = stands(5, {A: 100, B: 10})
-    ends = Offsets({A: 100, B: 12})
+    ends = held(Offsets({A: 100, B: 12}))
     first = next_to_join(goal, None, Resumption(Offsets({A: 0, B: 0})), ends, owner="o", max_records=20)
     assert first.backlog == {A, B}
     assert first.read_to is None
     last = next_to_join(goal, first.position(), Resumption(first.offsets), ends, owner="o", max_records=200)
     assert (last.number, last.backlog) == (5, {B})
+    ends = replace(held(goal.offsets), held_back={A: HeldBack(3, None)})
+    last = next_to_join(goal, first.position(), Resumption(first.offsets), ends, owner="o", max_records=200)
+    assert last.backlog == {A}, "a transaction is open there"
 
 
 def test_of_a_topic_that_is_gone_it_claims_nothing() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.protocol.plan import next_epoch, plan, within_bytes
-from connector.protocol.recover import Resumption, TopicsHeld
+from connector.protocol.recover import HeldBack, Resumption, TopicsHeld
 from sinks.offsets import Offsets, TopicPartition
 
 places = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 6))
@@ -99,6 +99,19 @@ def test_a_partition_of_unknown_size_is_taken_for_the_mean() -> None:
 
 def test_partitions_without_a_position_are_not_read() -> None:
     assert plan(Offsets(), Offsets({TopicPartition("t", 0): 5}), 10) == ()
+
+
+def test_what_an_open_transaction_holds_back_is_still_to_be_read() -> None:
+    """Or a window would close before the records of the transaction, and they would come late."""
+    at, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    ends, now = Offsets({at: 5, other: 5}), datetime(2026, 1, 1, tzinfo=timezone.utc)
+    held = TopicsHeld(Offsets({at: 0, other: 0}), ends, {"t": "id"}, now, held_back={other: HeldBack(3, now)})
+    epoch = next_epoch("p", "run", None, Resumption(held.beginnings), held, max_records=10, now=now)
+    assert epoch is not None
+    assert (epoch.offsets, epoch.backlog) == (ends, {other})
+    part = next_epoch("p", "run", None, Resumption(held.beginnings), held, max_records=8, now=now)
+    assert part is not None
+    assert part.backlog == {at, other}
 
 
 def test_a_bound_below_one_is_refused() -> None:
