@@ -26,8 +26,9 @@ class To(Destination):
         position: Callable[[], Position | None],
         run_epoch: Callable[[Epoch, int], Committed],
         retire: Callable[[Epoch, Mapping[str, str]], Committed] | None = None,
+        added: Offsets | None = None,
     ) -> None:
-        self._position, self._run_epoch, self._retire = position, run_epoch, retire
+        self._position, self._run_epoch, self._retire, self._added = position, run_epoch, retire, added or Offsets()
 
     @property
     def takes_recreated(self) -> bool:
@@ -38,6 +39,9 @@ class To(Destination):
 
     def run_epoch(self, epoch: Epoch, behind: int) -> Committed:
         return self._run_epoch(epoch, behind)
+
+    def added(self, topics: Collection[str]) -> Offsets:
+        return Offsets({at: next_ for at, next_ in self._added.items() if at.topic in topics})
 
     def retire(self, epoch: Epoch, names: Mapping[str, str]) -> Committed:
         assert self._retire is not None

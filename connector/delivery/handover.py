@@ -45,7 +45,8 @@ def hand_over(work: Work, delivery: str) -> Position:
     ====================  ==============================================================================================
 
     From a consumer group to ``transactional``: one step, an epoch that takes the group's offsets into the table. A
-    crash before it leaves everything as it was; a crash after it leaves the table transactional.
+    crash before it leaves everything as it was; a crash after it leaves the table transactional. A batch that the group
+    never committed may be in the table: where it is in sums, the epoch takes the offsets behind it.
 
     Raises GroupActive, Fenced, ConfigurationError if another group has the offsets, and what
     ``protocol.recover.resume`` raises.
@@ -119,6 +120,13 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
             refuse_forgotten(_left_behind(work, position, held), committed, work.group.name)
         offsets = reached(position, committed, held, work.group.name)
         note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
+        if delivery == TRANSACTIONAL:
+            # A batch that was written before a crash, and never committed, can't be told from others in a sum.
+            added = work.destination.added(offsets.topics)
+            further = Offsets({at: max(next_, added.get(at, 0)) for at, next_ in offsets.items()})
+            if further != offsets:
+                note += f". The groups have more than that: {further.to_json()}"
+            offsets = further
     if position is not None and position.delivery != delivery and not _of_rows(position):
         note = f"delivery was {position.delivery}, is {delivery} from now on: {note}"
     epoch = replace(

@@ -85,6 +85,13 @@ class Destination(Protocol):
         """
         return position
 
+    def added(self, topics: Collection[str]) -> Offsets:
+        """The next offsets of these topics after what is in sums. Added once more, it would count twice.
+
+        Empty: the destination has no sums.
+        """
+        return Offsets()
+
     def fold(self, position: Position) -> None:
         """Fold the change log into the table, if a fold is due. Called after an epoch, and after a round."""
         return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from connector.config import PipelineConfig, Translated
+from connector.config import DeltaAggregateSink, PipelineConfig, Translated
 from connector.delivery.handover import TRANSACTIONAL
 from connector.delivery.ports import Destination
 from connector.engine.dead_letters import letters_table
@@ -139,6 +139,11 @@ class OneTable(Destination):
         left.delete(position.epoch if position is not None else None)
         log.info("%r: forgot %s whose records are read again", self.table.label, plural(left.number, "delete"))
         return position
+
+    def added(self, topics: Collection[str]) -> Offsets:
+        """The next offsets after those in the groups of an aggregate. Empty for other tables."""
+        aggregates = isinstance(self.config.sinks[0], DeltaAggregateSink)
+        return self.table.table.coordinates(topics) if aggregates else Offsets()
 
     def fold(self, position: Position) -> None:
         """Fold the change log into the table, if there is one and a fold is due."""

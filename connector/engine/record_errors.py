@@ -190,7 +190,9 @@ def _already_applied(fields: Fields) -> Exception:
     return PositionMismatch(
         f"A group of the table holds a part of the epoch already: it has the offsets {fields['applied']}, the "
         f"epoch adds {fields['offsets']}. A sum can't be taken apart, so nothing of this epoch was written.",
-        hint="Somebody may have changed rows of the table. RESTORE it to a version that the pipeline wrote.",
+        hint="Somebody may have changed rows of the table: `lakelock rewind` takes it back to an epoch before that. If "
+        "the table was written by another delivery before, and Lakelock 0.2 has made it transactional: run once with "
+        "delivery: idempotent, which leaves out what the groups have, and then as now.",
     )
 
 

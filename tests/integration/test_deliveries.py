@@ -14,6 +14,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from connector import Pipeline
+from connector.audit import audit
 from connector.delivery import handover
 from connector.delivery.ports import Delivered
 from connector.protocol.steps import Event, Step
@@ -330,6 +331,32 @@ def test_a_pipeline_moves_between_deliveries_without_loss_or_repetition(lake: La
     every = [*some(0, 10), *some(10, 10), *some(20, 10)]
     assert lake.rows("append") == sorted(every)
     assert lake.rows("upsert") == expected("upsert", [*every, *some(0, 10), *some(10, 10)])
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("delivery", ["idempotent", "manual_commit"])
+def test_an_aggregate_becomes_transactional_after_a_crash_and_adds_each_record_once(
+    delivery: str, lake: Lake, topic: Topic
+) -> None:
+    """The batch was written, and the group never committed it."""
+
+    def die(event: Event) -> None:
+        if event.step is Step.COMMITTED and event.epoch.ranges:
+            raise KeyboardInterrupt
+
+    def moving(delivery: str) -> Pipeline:
+        sink = {"group_by": "k", "aggregates": {"records": "count(*)", "total": "sum(n)"}}
+        return pipeline(lake, delivery, "aggregate", sink=sink)
+
+    topic.send_rows([("a", 1), ("b", 2), ("a", 4)], partition=0)
+    with pytest.raises(KeyboardInterrupt):
+        moving(delivery).run(observers=[die])
+    assert committed(lake)[0] == 0
+    topic.send_rows([("a", 8), ("c", 16)], partition=0)
+    moving("transactional").run()
+    found = lake.spark.read.format("delta").load(str(lake.path("aggregate"))).select("k", "records", "total")
+    assert sorted(tuple(row) for row in found.collect()) == [("a", 3, 13), ("b", 1, 2), ("c", 1, 16)]
+    assert audit(moving("transactional").config).ok
 
 
 def test_transactional_publishes_its_offsets_and_never_reads_them_back(lake: Lake, topic: Topic) -> None:
