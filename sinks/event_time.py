@@ -50,6 +50,8 @@ class Clock:
     column: str | None = None
     """The column of the times, if the clock has seen the time of every row so far. Empty: it hasn't, as where the
     pipeline file named another column before, or none. None: the clock doesn't say, as an earlier version's."""
+    partly: str | None = None
+    """Of a clock that hasn't: the column of the times that it has. None: it doesn't say."""
     retired: datetime | None = None
     """The largest event time of the topics that have retired since."""
 
@@ -64,13 +66,31 @@ class Clock:
         """
         return read <= self.so_far.keys() if self.column is None else self.column == column
 
+    @property
+    def times_of(self) -> str | None:
+        """The column of its times, of every row or not. None: it doesn't say."""
+        return self.column or self.partly
+
+    def by(self, column: str | None) -> Clock:
+        """The clock with times of this column only, as lateness is judged by: without those of another column.
+
+        Times of a clock that doesn't say its column are taken for this one's.
+        """
+        if self.times_of in (None, column):
+            return self
+        return Clock(late=self.late, column="", partly=column)
+
     def of_column(self, column: str, read: Set[TopicPartition]) -> Clock:
         """The clock before an epoch whose times are of this column. ``read``: as in ``knows``."""
-        return replace(self, column=column if self.knows(column, read) else "")
+        if self.knows(column, read):
+            return replace(self, column=column, partly=None)
+        return replace(self.by(column), column="", partly=column)
 
     def without_times(self) -> Clock:
         """The clock after rows whose event times nobody has looked at."""
-        return replace(self.carried(), column="") if self.so_far or self.column else self.carried()
+        if not self.so_far and not self.column:
+            return self.carried()
+        return replace(self.carried(), column="", partly=self.times_of)
 
     def without_topics(self, names: Collection[str]) -> Clock:
         """The clock after these topics have retired. They bring no more records, and hold no watermark back."""
@@ -83,14 +103,24 @@ class Clock:
         highs = [*(seen.high for seen in self.so_far.values()), *_some(self.retired)]
         return self.knows(column, read) and bool(highs) and max(highs) < time
 
-    def joined(self, other: Clock) -> Clock:
-        """The clock of two sinks that have read the same records, of which one may have been without event time."""
-        so_far = _plus(self.so_far, other.so_far)
-        watermarks = [*_some(self.watermark), *_some(other.watermark)]
-        column = self.column if other.column in (None, self.column) else ""
-        retired = max([*_some(self.retired), *_some(other.retired)], default=None)
-        late = max(self.late, other.late)
-        return Clock(self.of_epoch, so_far, max(watermarks, default=None), late, column, retired)
+    def joined(self, other: Clock, column: str | None) -> Clock:
+        """The clock of two sinks that have read the same records, by this column.
+
+        One sink may have been without event time, or have had another column: one that has joined the pipeline, or left
+        it. None: the pipeline names no column now.
+        """
+        column = column or self.times_of or other.times_of
+        mine, others = self.by(column), other.by(column)
+        known = mine.column if others.column in (None, mine.column) else ""
+        return Clock(
+            mine.of_epoch,
+            _plus(mine.so_far, others.so_far),
+            max([*_some(mine.watermark), *_some(others.watermark)], default=None),
+            max(mine.late, others.late),
+            known,
+            None if known else mine.times_of or others.times_of,
+            max([*_some(mine.retired), *_some(others.retired)], default=None),
+        )
 
     def advanced(
         self,
@@ -130,6 +160,8 @@ class Clock:
         }
         if self.column is not None:
             fields["column"] = self.column
+        if self.partly is not None:
+            fields["partly"] = self.partly
         if self.retired is not None:
             fields["retired"] = _text(self.retired)
         return fields
@@ -138,13 +170,14 @@ class Clock:
     def from_dict(cls, fields: Mapping[str, object]) -> Clock:
         """The clock from a commit's metadata. Raises TypeError, ValueError or KeyError for any other shape."""
         watermark, late, column = fields.get("watermark"), fields.get("late", 0), fields.get("column")
-        retired = fields.get("retired")
+        retired, partly = fields.get("retired"), fields.get("partly")
         return cls(
             _flat(fields.get("times"), lambda times: Seen(times[0], times[1], times[1])),
             _flat(fields.get("so_far"), lambda times: Seen(*times)),
             datetime.fromisoformat(str(watermark)) if watermark else None,
             late if isinstance(late, int) else 0,
             column if isinstance(column, str) else None,
+            partly if isinstance(partly, str) else None,
             datetime.fromisoformat(str(retired)) if retired else None,
         )
 

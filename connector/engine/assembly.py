@@ -292,6 +292,7 @@ class Assembly:
             committed=committed,
             take_back=partial(take_letters_back, self.config, self.spark, self.routes),
             left=LeftLetters.of(self.config, self.spark, self.run),
+            event_time=self.config.clock,
         )
 
     @contextmanager

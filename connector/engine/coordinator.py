@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from functools import partial, reduce
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from connector.delivery.ports import Destination
@@ -39,7 +39,6 @@ from connector.protocol.two_phase import (
 )
 from sinks.contract import Committed, Epoch, Forgetful, Participant, Position, Prepared, Replaceable
 from sinks.errors import ConfigurationError, PreparedLost
-from sinks.event_time import Clock
 
 log = logging.getLogger("lakelock.coordinator")
 
@@ -107,6 +106,7 @@ class Coordinator(Destination):
         committed: Callable[[Epoch], object] = lambda _: None,
         take_back: Callable[[Epoch, int], None] = lambda *_: None,
         left: LeftLetters | None = None,
+        event_time: str | None = None,
     ) -> None:
         """``run`` is the id of this run.
 
@@ -116,6 +116,7 @@ class Coordinator(Destination):
         ``fold``: folds the change logs for which it is time. ``committed``: gets an epoch that all sinks hold, before
         the log says that it is done; after a crash in between, it gets it again. ``take_back``: takes the dead letters
         back, in a rewind by this epoch to the one with this number. ``left``: dead letters of epochs that failed.
+        ``event_time``: the column with the records' times, if the pipeline file names one.
         """
         self._log = log
         self._sinks = sinks
@@ -127,6 +128,7 @@ class Coordinator(Destination):
         self._committed = committed
         self._take_back = take_back
         self._left = left or LeftLetters(None, run)
+        self._event_time = event_time
         self._observe = observe
         self._at_once = at_once
         self._stages = stages
@@ -172,9 +174,10 @@ class Coordinator(Destination):
             if self._stages and position is not None and position.refresh_after is not None
         ]
         stands = recovered.stands.position()
-        # A sink that was added later may be the first one whose records have an event time.
-        stood = (position.clock for position in recovered.positions.values() if position is not None)
-        clock = reduce(Clock.joined, stood, stands.clock)
+        # A sink that was added later may be the first one whose records have an event time, or this event time.
+        clock = stands.clock
+        for position in recovered.positions.values():
+            clock = clock.joined(position.clock, self._event_time) if position is not None else clock
         return replace(stands, clock=clock, refresh_after=min(refresh, default=None))
 
     def tidied(self, position: Position | None) -> Position | None:

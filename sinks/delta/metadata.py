@@ -84,7 +84,7 @@ class CommitMetadata:
             fields["group"] = position.group
         if position.lost:
             fields["lost"] = [[gap.topic, gap.partition, gap.start, gap.end] for gap in position.lost]
-        if position.clock.so_far or position.clock.column:
+        if position.clock != Clock():
             fields["clock"] = position.clock.to_dict()
         if position.batch:
             fields["batch"] = position.batch

@@ -273,3 +273,35 @@ def test_a_replay_ends_where_it_is_told(lake: Lake, topic: Topic, tmp_path: Path
     new = str(tmp_path / "new")
     assert lake.pipeline().replay(new, since=at(2), until=at(5)).rows == 3
     assert {row["n"] for row in lake.spark.read.format("delta").load(new).collect()} == {2, 3, 4}
+
+
+@pytest.mark.breadth
+def test_a_window_that_replaces_one_by_another_column_judges_by_its_own(lake: Lake, topic: Topic) -> None:
+    """The records came in two hours after they happened: by that time all that follow would be late."""
+
+    def send_both(*minutes: int) -> None:
+        topic.send(*((None, {"happened": at(m).isoformat(), "came": at(m + 120).isoformat()}) for m in minutes))
+
+    def counts(time: str) -> Pipeline:
+        window = {"time": time, "size": "10 minutes", "late": "dead_letter"}
+        count = {"type": "delta_aggregate", "aggregates": {"records": "count(*)"}, "window": window}
+        options = lake.options("rows", schema="happened TIMESTAMP, came TIMESTAMP")
+        options["sinks"] = [
+            {"type": "delta_append", "path": str(lake.path("rows"))},
+            {**count, "path": str(lake.path(time))},
+        ]
+        options["coordinator"], options["dead_letters"] = {"path": str(lake.path("log"))}, {"path": str(lake.path("d"))}
+        return Pipeline.from_options({**options, "name": "both"})
+
+    send_both(1, 2, 12)
+    counts("came").run()
+    counts("happened").run()
+    for minute in (13, 25):
+        send_both(minute)
+        counts("happened").run()
+    position = counts("happened").status().position
+    assert position is not None
+    assert (position.clock.watermark, position.clock.late) == (at(25), 0)
+    found = query(lake.path("happened"), "SELECT CAST(minute(window_start) AS INT), records, window_closed FROM t")
+    assert sorted(found) == [(0, 2, True), (10, 2, True), (20, 1, False)]
+    assert not lake.path("d").exists() or query(lake.path("d"), "SELECT count(*) FROM t") == [(0,)]

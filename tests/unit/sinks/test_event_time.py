@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -51,8 +52,22 @@ def test_an_idle_time_of_nothing_leaves_the_newest_partition() -> None:
 def test_two_clocks_of_the_same_records_are_joined() -> None:
     """One sink may have been without event time, and so without a clock."""
     clock = after({A: seen(0, 9), B: seen(3, 7)})
-    assert Clock().joined(clock.carried()) == clock.carried()
-    assert clock.joined(Clock()) == clock == clock.joined(clock)
+    assert Clock().joined(clock.carried(), "t") == clock.carried()
+    assert clock.joined(Clock(), "t") == clock == clock.joined(clock, None)
+
+
+@pytest.mark.parametrize("column", ["t", None])
+def test_a_clock_of_another_column_says_nothing_of_the_one_that_counts(column: str | None) -> None:
+    """As a window's that has left the pipeline, when another one joins it: no record is late by the wrong times."""
+    joins = Clock(column="t").advanced({A: seen(0, 1), B: seen(0, 2)}, backlog=frozenset(), idle_after=FIVE)
+    left = Clock(column="u").advanced({A: seen(60, 78), B: seen(60, 80)}, backlog=frozenset(), idle_after=FIVE, late=3)
+    assert left.watermark == NOON + timedelta(minutes=78)
+    for left_ in (left, left.without_times(), Clock.from_dict(left.without_times().to_dict())):
+        both = left_.joined(joins, column or left.times_of)
+        of = joins if column else left
+        assert (both.so_far, both.watermark, both.late) == (of.so_far, of.watermark, 3)
+        assert (both.column, both.times_of) == ("", of.column), "nobody has seen the time of every row by it"
+    assert left.joined(joins, None).times_of == "u", "while the file names none"
 
 
 def test_the_watermark_never_moves_back() -> None:
@@ -147,6 +162,7 @@ def test_no_row_is_younger_than_a_clock_says(
 ) -> None:
     """Whatever column the file named at each epoch, and whether a partition gave rows. None: the topic c retires."""
     clock, written, read = Clock(), list[int](), set[TopicPartition]()
+    counted: dict[str, set[datetime]] = {"t": set(), "u": set()}
     for epoch in life:
         if epoch is None:
             clock = clock.without_topics({"c"})
@@ -160,7 +176,12 @@ def test_no_row_is_younger_than_a_clock_says(
             clock = clock.of_column(column, read).advanced(new, backlog=frozenset(), idle_after=FIVE)
         read.add(place)
         written += [found[TIMES["t"]]] if found else []
-        clock = Clock.from_dict(clock.to_dict()).joined(Clock())
+        clock = Clock.from_dict(clock.to_dict()).joined(Clock(), column)
+        if column is not None and found:
+            counted[column].add(seen(0, found[TIMES[column]]).high)
+        if column is not None:  # by which it judges what is late
+            highs = {times.high for times in clock.by(column).so_far.values()}
+            assert highs | {clock.by(column).watermark} <= counted[column] | {None}
     before = clock.all_before(NOON + timedelta(minutes=minute), "t", read)
     assert not before or max(written) < minute
     if written and {epoch[0] for epoch in life if epoch is not None} == {"t"}:
