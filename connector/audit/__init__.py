@@ -37,6 +37,7 @@ from connector.audit.claim import (
     unchecked,
 )
 from connector.audit.compare import Compared, compare
+from connector.audit.foreign import hidden
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, no_letters, topic_of_letters
@@ -116,10 +117,14 @@ def audit(
     # What the table held before the first epoch is what the commits before that have left.
     later = [each for each in foreign if pinned.began is not None and each.version > pinned.began]
     counts, gone = unless_others(compared.counts, later)
+    # Where nobody knows what it held then, nobody knows either when the pipeline began.
+    since_then = later if pinned.earlier.known else foreign
+    cant_show = unchecked(pinned.cut) or any(part.compacted for part in pinned.cut)
+    behind = hidden(since_then, compared.counts) if cant_show else []
     parts = partitions(counts, pinned.claim)
     held = sum(part.counts["held_before"] for part in parts)
     before = not_compared(pinned.earlier, held, alone=not pinned.others)
-    claim = replace(pinned.claim, unknown=(*pinned.claim.unknown, *before, *compared.unknown, *untold))
+    claim = replace(pinned.claim, unknown=(*pinned.claim.unknown, *before, *behind, *compared.unknown, *untold))
     told = [each.told for each in foreign]
     notes = [*pinned.notes, *as_then, *compared.notes, *told, *gone, *_of_others(pinned.others)]
     notes += notes_on(config, claim, pinned.cut, pinned.held, parts)

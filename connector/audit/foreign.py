@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from connector.audit.verdict import FAULTS
 from sinks.plurals import plural
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ _ROWS = {
     "MERGE": ("numTargetRowsDeleted", "numTargetRowsUpdated"),
 }  # fmt: skip
 """Operation -> the metrics that say how many rows it has removed or changed."""
+_SHOWN = 5
 
 
 class Foreign(NamedTuple):
@@ -54,4 +56,30 @@ def _taken(metrics: Mapping[str, str]) -> str:
     changed = int(metrics.get("numUpdatedRows") or metrics.get("numTargetRowsUpdated") or 0)
     said = [f"{plural(deleted, 'row')} deleted"] if deleted else []
     said += [f"{plural(changed, 'row')} changed"] if changed else []
-    return f"{', '.join(said) or 'rows replaced'}. What it took away counts as lost, what it changed as altered."
+    return (
+        f"{', '.join(said) or 'rows replaced'}. What it took away counts as lost, what it changed as "
+        "altered, where Kafka still has the record."
+    )
+
+
+def hidden(foreign: Sequence[Foreign], counts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why a table can't be called exact of which Kafka doesn't show every record, as a sentence, if so.
+
+    ``foreign``: commits of others since the pipeline has begun. ``counts``: what was found. A row whose record is gone
+    is in no count once it is deleted, and a changed one shows only as unchecked. What is at fault accounts for as many
+    rows.
+    """
+    took = [each for each in foreign if each.rows != 0]
+    shown = sum(each["count"] for each in counts if each["kind"] in FAULTS)
+    rows = None if any(each.rows is None for each in took) else sum(each.rows or 0 for each in took)
+    if not took or (rows is not None and rows <= shown):
+        return []
+    named = ", ".join(str(each.version) for each in took[:_SHOWN]) + (", ..." if len(took) > _SHOWN else "")
+    versions = f"Version {named} is" if len(took) == 1 else f"Versions {named} are"
+    what = "rows" if rows is None else plural(rows, "row")
+    return [
+        f"{versions} somebody else's, and removed or changed {what}. The comparison shows {shown:,} of them, as Kafka "
+        "may no longer hold the records of the others. If it was a mistake, rewind to the version before. If it was "
+        f"meant, verify the version before (--version {took[0].version - 1}): nothing shows that later ones are exact "
+        "as long as the table's history has the commit."
+    ]

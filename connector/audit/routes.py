@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.audit")
 
 _SHOWN = 5
+_BEHIND = (
+    "The table is behind the epoch that is in all tables which the coordinator log knows: it is still catching up, or "
+    "its place was spelled otherwise when it was written. The next run goes on with it, or says what is wrong."
+)
 _NO_TABLE = "No table has a row yet, so no rows were compared."
 _NAMED = "lakelock_missing"
 """The table that a record names, if that isn't there."""
@@ -75,7 +79,7 @@ class _Log:
             f"Epoch {self.decided} is decided, and may be in some of the tables only: its run is at work, or was "
             "killed. `lakelock recover FILE` settles it."
         )
-        return [replace(each, claim=replace(each.claim, unknown=(*each.claim.unknown, why))) for each in found]
+        return [_without(each, why) for each in found]
 
 
 def audit_sinks(
@@ -87,19 +91,36 @@ def audit_sinks(
 ) -> list[Audit]:
     """Audit the tables of a pipeline of several sinks. ``audit``: as below; None: up to where the table says.
 
-    ``tables``: their indexes in ``sinks``. A table that the log doesn't know yet, as it is still catching up, claims
-    what it says itself. Raises what ``audit`` raises.
+    ``tables``: their indexes in ``sinks``. A table that the log doesn't know, as it is still catching up, claims what
+    it says itself, and isn't exact before it is as far as the others. Raises what ``audit`` raises.
     """
     with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
         before = _log(config, spark)
         done = before.done
 
-        def upto(alone: PipelineConfig) -> Logged | None:
+        def audited(alone: PipelineConfig) -> Audit:
             place = alone.sinks[0].place
-            return done.of(place) if done is not None and place in done.tables else None
+            if done is not None and place in done.tables:
+                return audit(alone, done.of(place))
+            found = audit(alone, None)
+            if done is None:
+                return _without(found, f"{_no_epoch(config)} So nothing says whether the tables are at one epoch.")
+            note = f"The coordinator log doesn't know {place!r}, which claims what its own commits say."
+            found = replace(found, notes=[*found.notes, note])
+            return _without(found, _BEHIND) if behind(found.claim, done.stands) else found
 
-        found = [audit(alone, upto(alone)) for alone in map(config.alone, tables)]
+        found = [audited(alone) for alone in map(config.alone, tables)]
         return before.doubted(_log(config, spark), found)
+
+
+def behind(claim: Claim, stands: Metadata) -> bool:
+    """Whether a table claims less than is in the tables that the coordinator log knows."""
+    return any(claim.offsets[at] < offset for at, offset in stands.offsets.items() if at in claim.offsets)
+
+
+def _without(found: Audit, why: str) -> Audit:
+    """The audit, of which nothing is exact."""
+    return replace(found, claim=replace(found.claim, unknown=(*found.claim.unknown, why)))
 
 
 def audit_routes(
@@ -165,10 +186,14 @@ def held(done: int, decided: int, prepared: Mapping[str, str]) -> dict[str, int]
     return {name: last(json.loads(text)) for name, text in prepared.items()}
 
 
-def _knows_no_epoch(config: PipelineConfig) -> ConfigurationError:
+def _no_epoch(config: PipelineConfig) -> str:
     assert config.coordinator is not None
+    return f"The coordinator log {config.coordinator.place!r} knows no epoch of pipeline {config.name!r}."
+
+
+def _knows_no_epoch(config: PipelineConfig) -> ConfigurationError:
     return ConfigurationError(
-        f"The coordinator log {config.coordinator.place!r} knows no epoch of pipeline {config.name!r}.",
+        _no_epoch(config),
         hint="`lakelock run FILE` makes the tables; `lakelock recover FILE` settles an epoch that is in doubt.",
     )
 

@@ -386,6 +386,8 @@ def test_verify_holds_every_table_to_the_coordinator_log(lake: Lake) -> None:
     Pipeline.from_options(options).run()
     lake.sql("RESTORE TABLE {t} TO VERSION AS OF 1", "append")
     assert verdicts(1) == ["not exact", "exact"]
+    shutil.rmtree(lake.path("log"))
+    assert verdicts(4) == ["unknown", "unknown"]
 
 
 @pytest.mark.breadth
@@ -406,6 +408,9 @@ def test_a_table_that_is_added_catches_up_and_then_moves_with_the_others(lake: L
     with pytest.raises(Stopped):
         Pipeline.from_options(more).run(observers=[die])
     assert [state for _, state, epoch in log(lake) if epoch > 4] == []
+    *others, added = Pipeline.from_options(more).verify().tables
+    assert [each.verdict.value for each in (*others, added)] == ["exact", "exact", "unknown"]
+    assert "The table is behind the epoch that is in all tables" in str(added)
     notes: list[str] = []
     Pipeline.from_options(more).run(observers=[lambda event: notes.append(event.note) if event.note else None])
     assert any("was added: it catches up with the other sinks" in note for note in notes)
@@ -413,6 +418,7 @@ def test_a_table_that_is_added_catches_up_and_then_moves_with_the_others(lake: L
     versions = query(lake.path("history"), "SELECT k, count(*) FROM t GROUP BY k ORDER BY k")
     assert versions == [("a", 5), ("b", 4), ("c", 1)]
     assert len(query(lake.path("append"), "SELECT n FROM t")) == 10
+    assert Pipeline.from_options(more).verify().ok
     epochs = {name: [each["epoch"] for each in lake.metadata(name)] for name in ("append", "history")}
     assert epochs == {"append": [1, 2, 3, 4, 5], "history": [1, 2, 4, 5]}
 

@@ -26,13 +26,13 @@ from connector.audit.claim import (
     unchecked,
 )
 from connector.audit.exact_json import read_as
-from connector.audit.foreign import Foreign, rows_taken
+from connector.audit.foreign import Foreign, hidden, rows_taken
 from connector.audit.formats import forms
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, named_sink
 from connector.audit.on_read import OnRead
 from connector.audit.records import to_read
-from connector.audit.routes import held
+from connector.audit.routes import behind, held
 from connector.audit.rows import Earlier
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
 from connector.config import PipelineConfig, parse
@@ -358,6 +358,13 @@ def test_the_last_decision_says_which_epoch_each_table_has() -> None:
     assert held(8, 9, decided) == {"rows": 4, "passed by": 4, "restored": 4, "of several sinks": 8}, "still in doubt"
 
 
+def test_a_table_that_the_log_does_not_know_is_behind_if_it_claims_less() -> None:
+    claim = Claim("transactional", {P0: 0, P1: 0}, {P0: 10, P1: 5})
+    assert not behind(claim, meta())
+    assert not behind(claim, meta(offsets={P0: 9, At("gone", 0): 7})), "a topic that has left the pipeline"
+    assert behind(claim, meta(offsets={P0: 10, P1: 6}))
+
+
 def test_records_that_are_set_aside_are_counted_beside_the_rows() -> None:
     sizes = counted("expected", 990), counted("found", 990), counted("records", 1000)
     exact = verdict(*sizes, counted("letters", 10), counted("letters_unconfirmed", 2, 5))
@@ -393,6 +400,21 @@ def test_a_commit_of_others_explains_no_more_rows_than_it_has_removed() -> None:
     assert left == [counts[0], counted("gone_before", 8997, at=None)]
     assert notes[0].startswith("3 rows that")
     assert unless_others(counts, [Foreign(8, "", 0)]) == (counts, ())
+
+
+@pytest.mark.parametrize(
+    ("taken", "lost", "off"),
+    [((), 0, 0), ((0,), 0, 0), ((3,), 3, 0), ((2, 1), 3, 0), ((3,), 2, 1), ((None,), 9, 1), ((3, None), 9, 2)],
+)
+def test_what_others_removed_and_nothing_shows_is_not_exact(taken: tuple[int | None, ...], lost: int, off: int) -> None:
+    foreign = [Foreign(version, "", rows) for version, rows in enumerate(taken, 7)]
+    why = hidden(foreign, [counted("found", 5), counted("lost", lost)])
+    assert len(why) == min(off, 1)
+    if off:
+        named = "Version 7 is" if off == 1 else "Versions 7, 8 are"
+        assert why[0].startswith(f"{named} somebody else's, and removed or changed ")
+        assert f"shows {lost} of them" in why[0]
+        assert "--version 6" in why[0]
 
 
 @pytest.mark.parametrize(
