@@ -72,23 +72,33 @@ def aggregated(
             of_claim = events.where("NOT e_later")
             raw = every.frame.select(*PLACE, RAW) if RAW in every.frame.columns else None
             of_letters = judged_letters(claimed, of_claim, windows, raw, cut, sink.window, alone=alone)
-    counted, doubtful = events.where("NOT e_later"), None
-    if late is not None and sink.window is not None and sink.window.gap is not None and records.several:
-        counted, doubtful = apart_from_late(counted, late, alone=alone)
-        late = None
-    expected = _expected_groups(_windowed(counted, sink, late), sink, parts, keys)
+    sessions = sink.window is not None and sink.window.gap is not None and records.several
+
+    def made(of: DataFrame) -> tuple[DataFrame, DataFrame | None]:
+        """The groups, and what nobody knows whether it came late."""
+        if late is None or not sessions:
+            return _expected_groups(_windowed(of, sink, late), sink, parts, keys), None
+        in_time, doubtful = apart_from_late(of, late, alone=alone)
+        return _expected_groups(_windowed(in_time, sink, None), sink, parts, keys), doubtful
+
+    if sink.window is not None:
+        # No watermark is above the largest event time, whatever the epochs and the idle partitions were.
+        in_table = in_table.crossJoin(F.broadcast(events.agg(F.expr("max(unix_micros(e_time)) AS latest"))))
+        notes.append(_CLOSED if alone else _NOT_CLOSED)
+    expected, doubtful = made(events.where("NOT e_later"))
+    right = _right(sink, parts, alone=alone)
     same = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in keys))
     joined = expected.join(in_table, same, "full").withColumns(
         {f"g{index}": F.expr(f"IF(e_there, e_{name}, r_{name})") for index, name in enumerate(keys)}
     )
     width = len(sink.group_by)
-    either = _with_later(joined, events, width) if committed_later else joined.withColumn("later", F.lit(False))
-    either = _with_doubt(either, doubtful, sink, width)
-    if sink.window is not None:
-        # No watermark is above the largest event time, whatever the epochs and the idle partitions were.
-        either = either.crossJoin(F.broadcast(events.agg(F.expr("max(unix_micros(e_time)) AS latest"))))
-        notes.append(_CLOSED if alone else _NOT_CLOSED)
-    return [*of_letters, *one_each(_judged(either, sink, parts, alone=alone), names, coordinates=False)], notes
+    if committed_later:
+        ahead = made(events)[0].join(in_table, same).where(right)
+        either = _with_later(joined, events, ahead, keys, width)
+    else:
+        either = joined.withColumns({"later": F.lit(False), "as_later": F.lit(False)})
+    either = _judged(_with_doubt(either, doubtful, sink, width), right)
+    return [*of_letters, *one_each(either, names, coordinates=False)], notes
 
 
 def _table_groups(
@@ -146,33 +156,43 @@ def rightly_closed() -> str:
     return f"coalesce(NOT r_window_closed OR (r_window_closed AND {may_be}), false)"
 
 
-def _judged(either: DataFrame, sink: DeltaAggregateSink, parts: Mapping[str, Recomputed], *, alone: bool) -> DataFrame:
+def _right(sink: DeltaAggregateSink, parts: Mapping[str, Recomputed], *, alone: bool) -> str:
+    """SQL: whether a group of the table is what the records make."""
+    same = ["e_window_end <=> r_window_end"] if sink.window else []
+    same += [rightly_closed()] if sink.window and alone else []
+    return " AND ".join(["e_there", *same, *(part.equal for part in parts.values())])
+
+
+def _judged(either: DataFrame, right: str) -> DataFrame:
     """``kind``: what each group counts as; ``wanted``: whether it is expected; ``sure``: whether no later record
     can have changed it."""
     from pyspark.sql import functions as F
 
-    same = ["e_window_end <=> r_window_end"] if sink.window else []
-    same += [rightly_closed()] if sink.window and alone else []
-    equal = " AND ".join([*same, *(part.equal for part in parts.values())])
     kind = (
-        "CASE WHEN r_there IS NULL THEN NULL "
-        f"WHEN e_there AND ({equal or 'true'}) THEN 'right' "
-        "WHEN later THEN 'ahead' WHEN in_doubt THEN 'doubtful' WHEN e_there THEN 'altered' ELSE 'unexpected' END"
+        f"CASE WHEN r_there IS NULL THEN NULL WHEN {right} THEN 'right' WHEN as_later THEN 'ahead' "
+        "WHEN later OR in_doubt THEN 'doubtful' WHEN e_there THEN 'altered' ELSE 'unexpected' END"
     )
     return either.withColumns(
         {"kind": F.expr(kind), "wanted": F.expr("e_there IS NOT NULL"), "sure": F.expr("NOT later AND NOT in_doubt")}
     )
 
 
-def _with_later(joined: DataFrame, events: DataFrame, width: int) -> DataFrame:
-    """``later``: whether there are records of the group after the claim. The table may hold them already."""
+def _with_later(joined: DataFrame, events: DataFrame, ahead: DataFrame, keys: Sequence[str], width: int) -> DataFrame:
+    """``later``: whether there are records of the group after the claim, which the table may hold already; and
+    ``as_later``: whether it is among those that are right with all of them, which ``ahead`` has."""
     from pyspark.sql import functions as F
 
     later = events.where("e_later").select(
         *(F.col(f"e_k{index}").alias(f"later_k{index}") for index in range(width)), F.lit(True).alias("found_later")
     )
     same = F.expr(" AND ".join(["true", *(f"later_k{index} <=> g{index}" for index in range(width))]))
-    return joined.join(later.distinct(), same, "left").withColumn("later", F.expr("found_later IS NOT NULL"))
+    joined = joined.join(later.distinct(), same, "left").withColumn("later", F.expr("found_later IS NOT NULL"))
+    with_all = ahead.select(
+        *(F.col(f"r_{name}").alias(f"ahead_{name}") for name in keys), F.lit(True).alias("found_ahead")
+    )
+    same = F.expr(" AND ".join(["true", *(f"ahead_{name} <=> g{index}" for index, name in enumerate(keys))]))
+    found = joined.join(with_all.distinct(), same, "left")
+    return found.withColumn("as_later", F.expr("later AND found_ahead IS NOT NULL"))
 
 
 def _with_doubt(either: DataFrame, doubtful: DataFrame | None, sink: DeltaAggregateSink, width: int) -> DataFrame:

@@ -26,7 +26,7 @@ from connector.audit.holes import holes
 from connector.audit.in_both import in_both, null
 from connector.audit.letters import told_apart
 from connector.audit.more_fields import fields_without_column
-from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, digest, table_columns
+from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, digest, table_columns, without_end
 from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier, refuse_to_compare
@@ -113,7 +113,10 @@ def compare(
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
-        expected = (recorded_versions if sink.bitemporal else versions)(made, rows, cut, sink)
+        of_kind = recorded_versions if sink.bitemporal else versions
+        expected = of_kind(made, rows, cut, sink)
+        if committed_later:
+            expected = replace(expected, with_later=of_kind(made, rows, without_end(cut), sink).expected)
         found = versioned(
             expected, made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out,
             earlier=earlier, unread=unread,

@@ -33,10 +33,13 @@ class Versions:
     """From when to when a version holds: name -> (column of the table, its type). ``expected`` has e_ before a name."""
     identity: Sequence[str] = _PLACE
     """What tells the versions of a key apart, without the e_."""
+    with_later: DataFrame | None = None
+    """As ``expected``, with the changes after the claim. None: no row may have them."""
 
 
 def versions(records: Records, rows: DataFrame, cut: Sequence[Bounds], sink: DeltaHistorySink) -> Versions:
-    """Those of a delta_history table. A version is identified by its key and the record that started it."""
+    """Those of a delta_history table. A version is identified by its key and the record that started it, and by when it
+    begins if a record may make several rows."""
     sequence, columns = sequence_type(records, sink), table_columns(records.columns, sink)
     events = changes(records, sink, cut)
     if records.defaults:
@@ -44,9 +47,8 @@ def versions(records: Records, rows: DataFrame, cut: Sequence[Bounds], sink: Del
     expected = versions_of(
         events, columns, sink, partial=records.partial, several=records.several, defaults=records.defaults
     )
-    return Versions(
-        expected, events.where("e_later"), {"start": ("__START_AT", sequence), "end": ("__END_AT", sequence)}
-    )
+    times = {"start": ("__START_AT", sequence), "end": ("__END_AT", sequence)}
+    return Versions(expected, events.where("e_later"), times, [*_PLACE, *(["start"] if records.several else [])])
 
 
 def versioned(
@@ -78,22 +80,28 @@ def versioned(
     )  # fmt: skip
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *identity)))
-    if committed_later:
+    equal = " AND ".join(["alike", *(f"e_{name} <=> r_{name}" for name in times)])
+    found_alike = alike("e_values", "r_values", columns, records.defaults, "e_lacks")
+    later, as_later = "false", "false"
+    if versions.with_later is not None:
+        later, as_later = "r_later", "r_as_later"
         stored = _with_later(stored, versions.later, keys)
-    later = "r_later" if committed_later else "false"
-    doubtful = "'doubtful'" if not whole else "IF(coalesce(e_later, false), 'ahead', 'altered')"
+        both = stored.join(versions.with_later, same, "left").withColumn("alike", found_alike)
+        stored = both.select(*stored.columns, F.expr(f"coalesce({equal}, false) AS r_as_later"))
+    unlike = f"CASE WHEN {as_later} THEN 'ahead' WHEN e_later THEN 'doubtful' ELSE 'altered' END"
+    doubtful = "'doubtful'" if not whole else unlike
     without, no_record = "unexpected" if whole else "doubtful", without_record(committed_later)
     kind = (
         "CASE WHEN r_zone IS NULL THEN NULL "
         # With a record that comes after the claim, one of the claim may start a version that it didn't start before.
-        f"WHEN e_offset IS NULL AND r_zone = 'checked' AND {later} THEN 'ahead' "
+        f"WHEN e_offset IS NULL AND r_zone = 'checked' AND {later} THEN IF({as_later}, 'ahead', 'doubtful') "
         f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
         f"WHEN e_offset IS NULL THEN {no_record} "
-        f"WHEN alike AND {' AND '.join(f'e_{name} <=> r_{name}' for name in times)} THEN 'right' "
+        f"WHEN {equal} THEN 'right' "
         f"ELSE {doubtful} END"
     )
     joined = versions.expected.join(stored, same, "full")
-    joined = joined.withColumn("alike", alike("e_values", "r_values", columns, records.defaults, "e_lacks"))
+    joined = joined.withColumn("alike", found_alike)
     joined = joined.withColumns(
         {
             "kind": F.expr(kind),
@@ -125,14 +133,14 @@ def with_started(events: DataFrame, rows: DataFrame, sink: DeltaHistorySink, rec
     from pyspark.sql import functions as F
 
     keys = [f"k{index}" for index in range(len(sink.key))]
-    span = "__SYSTEM_START_AT AS since, __SYSTEM_END_AT AS until" if recorded is not None else "true AS since"
+    span = "__START_AT AS start" + (", __SYSTEM_START_AT AS since, __SYSTEM_END_AT AS until" if recorded else "")
     begun = rows.groupBy(
         *(F.col(identifier(name)).alias(f"s_{key}") for name, key in zip(sink.key, keys, strict=True)),
         *(F.col(f"_{name}").alias(f"s_{name}") for name in _PLACE),
     ).agg(F.expr(f"collect_set(struct({span})) AS spans"))
     of_it = F.expr(" AND ".join(f"e_{name} = s_{name}" for name in (*keys, *_PLACE)))
-    then = f"each.since <= {recorded} AND (each.until IS NULL OR each.until > {recorded})" if recorded else "true"
-    started = F.expr(f"coalesce(exists(spans, each -> {then}), false)")
+    then = f" AND each.since <= {recorded} AND (each.until IS NULL OR each.until > {recorded})" if recorded else ""
+    started = F.expr(f"coalesce(exists(spans, each -> each.start <=> e_sequence{then}), false)")
     own = [f"s_{name}" for name in (*keys, *_PLACE)]
     return events.join(begun, of_it, "left").withColumn("e_started", started).drop(*own, "spans")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import At, Bounds, Held, nested
@@ -171,6 +171,11 @@ def beyond(cut: Sequence[Bounds], topic: str, partition: str, offset: str) -> st
     """SQL: whether these coordinates lie after the claim."""
     ends = literal(json.dumps({f"{part.at.topic} {part.at.partition}": part.end for part in cut}))
     return f"coalesce({offset} >= from_json({ends}, 'map<string, bigint>')[concat({topic}, ' ', {partition})], false)"
+
+
+def without_end(cut: Sequence[Bounds]) -> list[Bounds]:
+    """The bounds beyond which no record lies: all that Kafka shows counts."""
+    return [replace(part, end=2**63 - 1) for part in cut]
 
 
 def lacked(records: Records) -> Column:

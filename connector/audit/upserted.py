@@ -96,9 +96,11 @@ def shows_every_later(cut: Sequence[Bounds], *, ordered: bool, by_kafkas_key: bo
     """Whether Kafka shows every later change of a row whose latest update in sight is there.
 
     In the order of offsets, missing earlier records can't change the result. In that of a sequence they can. Compaction
-    takes later ones, too, but of one Kafka key it takes none without all before it.
+    takes later ones, too, but of one Kafka key it takes none without all before it. Where Kafka's log ends before the
+    claim does, it has lost the last ones.
     """
-    return not ordered and (by_kafkas_key or not any(part.compacted for part in cut))
+    to_the_end = all(part.stop == part.end for part in cut)
+    return to_the_end and not ordered and (by_kafkas_key or not any(part.compacted for part in cut))
 
 
 def kind_sql(
@@ -156,7 +158,8 @@ def kind_sql(
         f"WHEN e_state = 'absent' OR (e_state IN ('blank', 'marked') AND NOT coalesce(r_marked, false)) THEN {gone} "
         f"WHEN {older} THEN 'stale' "
         f"WHEN {newer} THEN IF({removed}, 'unchecked', 'unexpected') "
-        f"WHEN NOT r_marked <=> (e_state = 'marked') THEN IF(e_deleted_later, 'ahead', '{deleted}') "
+        f"WHEN NOT r_marked <=> (e_state = 'marked') THEN "
+        f"CASE WHEN NOT e_deleted_later THEN '{deleted}' WHEN alike THEN 'ahead' ELSE '{other}' END "
         f"WHEN alike THEN 'right' ELSE '{other}' END"
     )
 

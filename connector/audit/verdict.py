@@ -175,6 +175,7 @@ class Audit(Shown):
                 f"{plural(doubtful, 'row is', 'rows are')} missing or not as expected. Records that weren't "
                 "compared may explain this: they are gone from Kafka, can't be read, came after the claim, or are dead "
                 "letters in a topic."
+                + (" Verify again when the pipeline is at rest." if self.claim.delivery != "transactional" else "")
             )
         if moved := totals["moved"]:
             sentences.append(

@@ -125,3 +125,18 @@ def test_compaction_takes_no_later_change_of_the_same_kafka_key_alone() -> None:
     assert not shows_every_later([kept, compacted], ordered=False, by_kafkas_key=False)
     assert shows_every_later([kept, compacted], ordered=False, by_kafkas_key=True)
     assert not shows_every_later([compacted], ordered=True, by_kafkas_key=True)
+
+
+def test_where_kafkas_log_ends_before_the_claim_its_last_records_may_have_deleted_a_row() -> None:
+    """As an unclean election of a leader leaves it."""
+    kept, cut_off = (Bounds(At("t", 0), 0, 3, stop, 10, compacted=False) for stop in (10, 8))
+    assert shows_every_later([kept], ordered=False, by_kafkas_key=True)
+    for by_kafkas_key in (False, True):
+        assert not shows_every_later([kept, cut_off], ordered=False, by_kafkas_key=by_kafkas_key)
+
+
+def test_a_later_delete_excuses_no_other_values() -> None:
+    """The row is marked as deleted by a record after the claim, and keeps the values of the claim's last update."""
+    assert kind(ordered=False, r_marked=True, e_deleted_later=True) == "ahead"
+    assert kind(ordered=False, r_marked=True, e_deleted_later=True, r_values="other") == "altered"
+    assert kind(ordered=False, r_marked=True) == "doubtful"
