@@ -35,6 +35,7 @@ from connector.audit.claim import (
     not_from_earliest,
     refuse_recreated,
     unchecked,
+    unnamed,
 )
 from connector.audit.compare import Compared, compare
 from connector.audit.foreign import hidden
@@ -231,6 +232,7 @@ def _pin(
     notes += [_LEFT.format(topic) for topic in sorted(stored.keys() - held.ids.keys()) if not topic.startswith("#")]
     if config.source.start == "earliest":
         notes += not_from_earliest(newest, claim, held.beginnings)
+    logged = upto.offsets if upto is not None else {}
     if config.merged_on_read is not None and number == table.newest:
         on_read = OnRead.of(table, config.name, newest)
         notes += on_read.notes
@@ -248,6 +250,7 @@ def _pin(
         claim = replace(claim, offsets=offsets, by_rows=by_rows)
     if claim.by_rows and isinstance(config.sinks[0], KeyedSink):
         claim = replace(claim, unknown=(*claim.unknown, _ENDS))
+    notes += unnamed(newest, claim, held, logged)
     written = table.others(config.name)
     if newest is None:
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})

@@ -277,6 +277,23 @@ def not_from_earliest(found: Metadata | None, claim: Claim, beginnings: Next) ->
     ]
 
 
+def unnamed(found: Metadata | None, claim: Claim, held: Held, logged: Next) -> list[str]:
+    """A note on partitions that hold records and that nothing names: the claim has none of them.
+
+    ``found``: as in ``claimed``. ``logged``: the partitions that a coordinator log names."""
+    if found is None:
+        return []
+    there = {at: end - held.beginnings.get(at, 0) for at, end in held.ends.items() if at not in found.offsets}
+    of_none = sorted(
+        at for at, count in there.items() if count > 0 and at not in logged and claim.offsets[at] <= claim.since[at]
+    )
+    if not of_none:
+        return []
+    shown = ", ".join(f"{at.topic}-{at.partition}" for at in of_none[:_SHOWN]) + (", ..." * (len(of_none) > _SHOWN))
+    count = plural(sum(there[at] for at in of_none), "offset")
+    return [f"No commit of the pipeline names {shown}, where Kafka holds {count}: none of them is part of the claim."]
+
+
 def _skipped(at: At, begins: int) -> str:
     return (
         f"{at.topic}-{at.partition} was added after the first epoch and is in the table from offset {begins} on. No "

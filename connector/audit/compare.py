@@ -101,7 +101,7 @@ def compare(
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
     made, rows, notes = _in_both(config, replace(made, numbered=forms.numbered), rows, forms)
-    notes += fields_without_column(config, records, forms.value, rows.columns, cut)
+    of_fields, dropped = fields_without_column(config, records, forms.value, rows.columns, cut, letters)
     made = replace(made, frame=made.frame.where(f"NOT {passed_over(config, made.columns.names)}"))
     gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
     whole = not gone and unread is None
@@ -130,7 +130,7 @@ def compare(
         found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
     of_holes, doubt = holes(rows, letters, made.shown, cut, [*counts, *found])
     found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
-    return Compared([*counts, *found], [*notes, *of_holes], [*unknown, *doubt])
+    return Compared([*counts, *found], [*notes, *of_fields, *of_holes], [*unknown, *dropped, *doubt])
 
 
 def _has_a_row_of_each(config: PipelineConfig) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from connector.audit.claim import Bounds
 from connector.audit.exact_json import LENIENT, STRICT
 from connector.audit.formats import Form, learns_columns
-from connector.audit.records import beyond
+from connector.audit.records import PLACE, beyond
 from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
 
 if TYPE_CHECKING:
@@ -23,15 +23,45 @@ _ROWS = ("after", "before", "payload.after", "payload.before")
 
 
 def fields_without_column(
-    config: PipelineConfig, records: DataFrame, form: Form, table: Sequence[str], cut: Sequence[Bounds]
-) -> list[str]:
-    """A note on the fields with a value, at any depth, that neither ``form`` nor the ``table`` has: a run adds a column
-    for each, so an epoch hasn't, or somebody has dropped it since. ``records``: as Kafka has them; ``table``: its
-    columns, whose fields ``form`` has.
+    config: PipelineConfig,
+    records: DataFrame,
+    form: Form,
+    table: Sequence[str],
+    cut: Sequence[Bounds],
+    letters: DataFrame | None,
+) -> tuple[list[str], list[str]]:
+    """A note on the fields with a value, at any depth, that neither ``form`` nor the ``table`` has; and the same as a
+    reason why the table can't be called exact: a run adds a column for each, so somebody has dropped it since.
+
+    It is a note only where a run may have added none: of permissive JSON, which it learns no fields from, and where
+    nobody knows which records are ``letters``, as a field that can't be a column makes a bad record. ``records``: as
+    Kafka has them; ``table``: its columns, whose fields ``form`` has.
 
     A sink that names its columns takes no others, but all fields inside of them. Runs one Spark job: only names leave
     the executors.
     """
+    names = _fields(config, records, form, table, cut, letters)
+    if not names:
+        return [], []
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    told = f"The table has no column for these fields of records, which aren't compared: {shown}."
+    if form.permissive or (config.on_bad_record == "dead_letter" and letters is None):
+        return [told], []
+    return [], [
+        f"{told} With on_new_column: add a run makes a column of each: it was dropped since, or "
+        "the table was written without that."
+    ]
+
+
+def _fields(
+    config: PipelineConfig,
+    records: DataFrame,
+    form: Form,
+    table: Sequence[str],
+    cut: Sequence[Bounds],
+    letters: DataFrame | None,
+) -> list[str]:
+    """The paths of some of these fields, one more than are shown."""
     from pyspark.sql import functions as F
 
     sink, left_out, alone = config.sinks[0], set[str](), None
@@ -44,6 +74,10 @@ def fields_without_column(
     text = f"CAST({text} AS STRING)"
     rows = [f"get_json_object({text}, '$.{at}')" for at in _ROWS] if form.events is not None else [text]
     claimed = records.where(f"NOT {beyond(cut, 'topic', 'partition', 'offset')}")
+    if letters is not None:
+        aside = letters.selectExpr(*(f"{name} AS l{name}" for name in PLACE))
+        same = F.expr(" AND ".join(f"{name.removeprefix('_')} = l{name}" for name in PLACE))
+        claimed = claimed.join(aside, same, "left_anti")
     objects = claimed.selectExpr(f"explode(array({', '.join(rows)})) AS text").where("text IS NOT NULL")
     find = _Fields(LENIENT if form.permissive else STRICT)
     inside = [part for part in form.columns if part.name.lower() not in left_out]
@@ -53,11 +87,7 @@ def fields_without_column(
             return []
     found = find.in_columns(F.col("text"), inside, "", {name.lower() for name in table} | left_out, new=alone is None)
     more = objects.select(F.explode(found).alias("name")).distinct().orderBy("name")
-    names = [row["name"] for row in more.limit(_SHOWN + 1).collect()]
-    if not names:
-        return []
-    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-    return [f"The table has no column for these fields of records, which aren't compared: {shown}."]
+    return [row["name"] for row in more.limit(_SHOWN + 1).collect()]
 
 
 class _Fields:

@@ -177,6 +177,7 @@ def test_an_approximate_count_of_few_values_is_off_by_one_at_most(spark: SparkSe
 
 
 TAKES_MORE = {"path": "/tmp/t", "type": "delta_append"}
+NO_COLUMN = "The table has no column for these fields of records, which aren't compared: "
 UPSERTS = {"path": "/tmp/t", "type": "delta_upsert", "key": "id"}
 ROWS_SENT = [
     '{"id": 1, "City": "Köln", "zip": null}',
@@ -216,9 +217,34 @@ def test_fields_that_neither_the_file_nor_the_table_knows_are_named(
     columns = "value BINARY, topic STRING, `partition` INT, offset BIGINT"
     table = spark.createDataFrame([], "id BIGINT, n BIGINT").schema
     records = spark.createDataFrame([*sent, beyond], columns)
-    notes = fields_without_column(config, records, forms(config, table).value, table.names, CUT)
-    told = f"The table has no column for these fields of records, which aren't compared: {named}."
-    assert notes == ([told] if named else [])
+    notes, unknown = fields_without_column(config, records, forms(config, table).value, table.names, CUT, None)
+    assert notes == []
+    assert [why.partition(".")[0] for why in unknown] == ([f"{NO_COLUMN}{named}"] if named else [])
+
+
+def test_a_field_that_no_table_takes_is_in_no_column_and_its_record_aside(spark: SparkSession) -> None:
+    """Where nobody knows which records are aside, or a run learns no fields, it is a note."""
+    columns = "value BINARY, topic STRING, `partition` INT, offset BIGINT"
+    records = spark.createDataFrame([(bytearray(b'{"id": 1, "a b": 1}'), "t", 0, 4)], columns)
+    letter = spark.createDataFrame([("t", 0, 4), ("t", 1, 5)], "_topic STRING, _partition INT, _offset BIGINT")
+    aside = {"on_bad_record": "dead_letter", "dead_letters": {"path": "/tmp/d"}}
+    told = [f"{NO_COLUMN}a b."]
+    for given, letters, notes, reasons in (
+        (aside, letter, [], 0),
+        (aside, letter.where("_offset = 5"), [], 1),
+        (aside, None, told, 0),
+        ({}, None, [], 1),
+        ({"value": {"format": "json", "schema": "id BIGINT", "mode": "permissive"}}, None, told, 0),
+    ):
+        config = parse(
+            {
+                "name": "p", "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}},
+                "value": {"format": "json", "schema": "id BIGINT"}, "on_new_column": "add", "sinks": [TAKES_MORE],
+                **given,
+            }
+        )  # fmt: skip
+        found = fields_without_column(config, records, forms(config).value, ["id"], CUT, letters)
+        assert (found[0], len(found[1])) == (notes, reasons)
 
 
 @pytest.mark.parametrize(
@@ -249,5 +275,6 @@ def test_fields_inside_of_columns_that_the_table_lacks_are_named(
     records = spark.createDataFrame(sent, "value BINARY, topic STRING, `partition` INT, offset BIGINT")
     there = "id BIGINT, at STRUCT<city: STRING, own: INT, in: STRUCT<a: INT>>, many ARRAY<STRUCT<a: INT>>"
     table = spark.createDataFrame([], f"{there}, by MAP<STRING, STRUCT<n: INT>>").schema
-    notes = fields_without_column(config, records, forms(config, table).value, table.names, CUT)
-    assert notes == [f"The table has no column for these fields of records, which aren't compared: {named}."]
+    notes, (why,) = fields_without_column(config, records, forms(config, table).value, table.names, CUT, None)
+    assert notes == []
+    assert why.startswith(f"{NO_COLUMN}{named}.")

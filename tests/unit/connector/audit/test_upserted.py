@@ -131,8 +131,8 @@ def test_where_kafkas_log_ends_before_the_claim_its_last_records_may_have_delete
     """As an unclean election of a leader leaves it."""
     kept, cut_off = (Bounds(At("t", 0), 0, 3, stop, 10, compacted=False) for stop in (10, 8))
     assert shows_every_later([kept], ordered=False, by_kafkas_key=True)
-    for by_kafkas_key in (False, True):
-        assert not shows_every_later([kept, cut_off], ordered=False, by_kafkas_key=by_kafkas_key)
+    assert not shows_every_later([kept, cut_off], ordered=False, by_kafkas_key=True)
+    assert not shows_every_later([cut_off], ordered=False, by_kafkas_key=False)
 
 
 def test_a_later_delete_excuses_no_other_values() -> None:

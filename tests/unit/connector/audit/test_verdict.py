@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from connector.audit.claim import (
     not_from_earliest,
     refuse_recreated,
     unchecked,
+    unnamed,
 )
 from connector.audit.exact_json import read_as
 from connector.audit.foreign import Foreign, hidden, rows_taken
@@ -356,6 +358,20 @@ def test_the_last_decision_says_which_epoch_each_table_has() -> None:
     }
     assert held(9, 9, decided) == {"rows": 9, "passed by": 4, "restored": 9, "of several sinks": 9}
     assert held(8, 9, decided) == {"rows": 4, "passed by": 4, "restored": 4, "of several sinks": 8}, "still in doubt"
+
+
+def test_a_partition_that_no_commit_names_is_named() -> None:
+    p2 = At("t", 2)
+    held = Held({P0: 0, P1: 0, p2: 3}, {P0: 10, P1: 5, p2: 10}, {"t": "id"})
+    claim, _ = claim_of(meta(), partitions=[P0, P1, p2])
+    (note,) = unnamed(meta(), claim, held, {})
+    assert note.startswith("No commit of the pipeline names t-2, where Kafka holds 7 offsets: ")
+    assert unnamed(meta(), claim, held, {p2: 0}) == [], "it was empty when the log's epoch was made"
+    assert unnamed(meta(offsets={P0: 10, P1: 5, p2: 0}), claim, held, {}) == []
+    assert unnamed(meta(), claim, replace(held, ends={**held.ends, p2: 3}), {}) == [], "it is empty"
+    moving = meta(delivery="manual_commit")
+    claim, _ = claim_of(moving, partitions=[P0, P1, p2], committed={P0: 10, P1: 5, p2: 10})
+    assert unnamed(moving, claim, held, {}) == [], "the consumer group names it"
 
 
 def test_a_table_that_the_log_does_not_know_is_behind_if_it_claims_less() -> None:
