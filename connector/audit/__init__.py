@@ -232,7 +232,7 @@ def _pin(
     notes += [_LEFT.format(topic) for topic in sorted(stored.keys() - held.ids.keys()) if not topic.startswith("#")]
     if config.source.start == "earliest":
         notes += not_from_earliest(newest, claim, held.beginnings)
-    logged = upto.offsets if upto is not None else {}
+    notes += unnamed(newest, claim, held, upto.offsets if upto is not None else {})
     if config.merged_on_read is not None and number == table.newest:
         on_read = OnRead.of(table, config.name, newest)
         notes += on_read.notes
@@ -250,7 +250,6 @@ def _pin(
         claim = replace(claim, offsets=offsets, by_rows=by_rows)
     if claim.by_rows and isinstance(config.sinks[0], KeyedSink):
         claim = replace(claim, unknown=(*claim.unknown, _ENDS))
-    notes += unnamed(newest, claim, held, logged)
     written = table.others(config.name)
     if newest is None:
         claim = _of_another(claim, config.name, {written[topic] for topic in held.ids if topic in written})

@@ -61,17 +61,8 @@ def aggregated(
     events = _events(records, sink, parts, cut)
     of_letters: list[dict[str, Any]] = []
     if late is not None and sink.window is not None:
-        topics = sorted({part.at.topic for part in cut})
-        claimed = late.where(F.col("_topic").isin(*topics) & ~F.expr(beyond(cut, "_topic", "_partition", "_offset")))
-        one = "dead letter isn't expected in its window: this record"
-        many = "dead letters aren't expected in their windows: these records"
-        number = claimed.count()
-        notes.append(f"{plural(number, one, many)} came late.")
-        if number:
-            windows = partial(_windowed, sink=sink, late=None)
-            of_claim = events.where("NOT e_later")
-            raw = every.frame.select(*PLACE, RAW) if RAW in every.frame.columns else None
-            of_letters = judged_letters(claimed, of_claim, windows, raw, cut, sink.window, alone=alone)
+        of_letters, told = _of_letters(late, events, every, cut, sink, alone=alone)
+        notes.append(told)
     sessions = sink.window is not None and sink.window.gap is not None and records.several
 
     def made(of: DataFrame) -> tuple[DataFrame, DataFrame | None]:
@@ -99,6 +90,25 @@ def aggregated(
         either = joined.withColumns({"later": F.lit(False), "as_later": F.lit(False)})
     either = _judged(_with_doubt(either, doubtful, sink, width), right)
     return [*of_letters, *one_each(either, names, coordinates=False)], notes
+
+
+def _of_letters(
+    late: DataFrame, events: DataFrame, every: Records, cut: Sequence[Bounds], sink: DeltaAggregateSink, *, alone: bool
+) -> tuple[list[dict[str, Any]], str]:
+    """The counts of the dead letters of late records, and how many there are."""
+    from pyspark.sql import functions as F
+
+    topics = sorted({part.at.topic for part in cut})
+    claimed = late.where(F.col("_topic").isin(*topics) & ~F.expr(beyond(cut, "_topic", "_partition", "_offset")))
+    number = claimed.count()
+    one = "dead letter isn't expected in its window: this record"
+    many = "dead letters aren't expected in their windows: these records"
+    told = f"{plural(number, one, many)} came late."
+    if not number or sink.window is None:
+        return [], told
+    windows = partial(_windowed, sink=sink, late=None)
+    raw = every.frame.select(*PLACE, RAW) if RAW in every.frame.columns else None
+    return judged_letters(claimed, events.where("NOT e_later"), windows, raw, cut, sink.window, alone=alone), told
 
 
 def _table_groups(

@@ -21,7 +21,7 @@ from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.flows import of_flow, united
 from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
-from connector.audit.history import versioned, versions
+from connector.audit.history import Versions, versioned, versions
 from connector.audit.holes import holes
 from connector.audit.in_both import in_both, null
 from connector.audit.letters import told_apart
@@ -113,10 +113,7 @@ def compare(
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
     elif isinstance(sink, DeltaHistorySink):
-        of_kind = recorded_versions if sink.bitemporal else versions
-        expected = of_kind(made, rows, cut, sink)
-        if committed_later:
-            expected = replace(expected, with_later=of_kind(made, rows, without_end(cut), sink).expected)
+        expected = _versions(made, rows, cut, sink, committed_later=committed_later)
         found = versioned(
             expected, made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out,
             earlier=earlier, unread=unread,
@@ -131,6 +128,17 @@ def compare(
     of_holes, doubt = holes(rows, letters, made.shown, cut, [*counts, *found])
     found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
     return Compared([*counts, *found], [*notes, *of_fields, *of_holes], [*unknown, *dropped, *doubt])
+
+
+def _versions(
+    made: Records, rows: DataFrame, cut: Sequence[Bounds], sink: DeltaHistorySink, *, committed_later: bool
+) -> Versions:
+    """The versions that the records make, and where the table may hold later ones, those of all that Kafka shows."""
+    of_kind = recorded_versions if sink.bitemporal else versions
+    expected = of_kind(made, rows, cut, sink)
+    if not committed_later:
+        return expected
+    return replace(expected, with_later=of_kind(made, rows, without_end(cut), sink).expected)
 
 
 def _has_a_row_of_each(config: PipelineConfig) -> bool:

@@ -80,28 +80,22 @@ def versioned(
     )  # fmt: skip
     keys = [f"k{index}" for index in range(len(sink.key))]
     same = F.expr(" AND ".join(f"e_{name} = r_{name}" for name in (*keys, *identity)))
-    equal = " AND ".join(["alike", *(f"e_{name} <=> r_{name}" for name in times)])
-    found_alike = alike("e_values", "r_values", columns, records.defaults, "e_lacks")
-    later, as_later = "false", "false"
-    if versions.with_later is not None:
-        later, as_later = "r_later", "r_as_later"
-        stored = _with_later(stored, versions.later, keys)
-        both = stored.join(versions.with_later, same, "left").withColumn("alike", found_alike)
-        stored = both.select(*stored.columns, F.expr(f"coalesce({equal}, false) AS r_as_later"))
-    unlike = f"CASE WHEN {as_later} THEN 'ahead' WHEN e_later THEN 'doubtful' ELSE 'altered' END"
-    doubtful = "'doubtful'" if not whole else unlike
+    agree = F.expr(" AND ".join(f"e_{name} <=> r_{name}" for name in times))
+    agree &= alike("e_values", "r_values", columns, records.defaults, "e_lacks")
+    stored = _with_later(stored, versions, keys, same, agree)
+    doubtful = "CASE WHEN r_as_later THEN 'ahead' WHEN e_later THEN 'doubtful' ELSE 'altered' END"
+    doubtful = doubtful if whole else "'doubtful'"
     without, no_record = "unexpected" if whole else "doubtful", without_record(committed_later)
     kind = (
         "CASE WHEN r_zone IS NULL THEN NULL "
         # With a record that comes after the claim, one of the claim may start a version that it didn't start before.
-        f"WHEN e_offset IS NULL AND r_zone = 'checked' AND {later} THEN IF({as_later}, 'ahead', 'doubtful') "
+        "WHEN e_offset IS NULL AND r_zone = 'checked' AND r_later THEN IF(r_as_later, 'ahead', 'doubtful') "
         f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
         f"WHEN e_offset IS NULL THEN {no_record} "
-        f"WHEN {equal} THEN 'right' "
+        "WHEN agree THEN 'right' "
         f"ELSE {doubtful} END"
     )
-    joined = versions.expected.join(stored, same, "full")
-    joined = joined.withColumn("alike", found_alike)
+    joined = versions.expected.join(stored, same, "full").withColumn("agree", agree)
     joined = joined.withColumns(
         {
             "kind": F.expr(kind),
@@ -114,17 +108,24 @@ def versioned(
     return one_each(joined, sink.key, within=[f"place_{name}" for name in identity])
 
 
-def _with_later(stored: DataFrame, later: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The rows with ``r_later``: whether a change of their key, or a truncate, comes after the claim."""
+def _with_later(stored: DataFrame, versions: Versions, keys: Sequence[str], same: Column, agree: Column) -> DataFrame:
+    """The rows with ``r_later``: whether a change of their key, or a truncate, comes after the claim, and
+    ``r_as_later``: whether they are right with all these changes.
+
+    ``same``: whether a row is of a version; ``agree``: whether both hold the same.
+    """
     from pyspark.sql import functions as F
 
+    if versions.with_later is None:
+        return stored.withColumns({"r_later": F.lit(False), "r_as_later": F.lit(False)})
+    later = versions.later
     of_keys = later.where("e_change <> 'truncate'").selectExpr(*(f"e_{name} AS l_{name}" for name in keys)).distinct()
-    same = F.expr(" AND ".join(f"r_{name} = l_{name}" for name in keys))
+    of_key = F.expr(" AND ".join(f"r_{name} = l_{name}" for name in keys))
     truncated = later.selectExpr("coalesce(bool_or(e_change = 'truncate'), false) AS of_all")
-    found = stored.join(of_keys.withColumn("of_key", F.lit(True)), same, "left").crossJoin(F.broadcast(truncated))
-    return found.withColumn("r_later", F.expr("of_all OR of_key IS NOT NULL")).drop(
-        *of_keys.columns, "of_key", "of_all"
-    )
+    found = stored.join(of_keys.withColumn("of_key", F.lit(True)), of_key, "left").crossJoin(F.broadcast(truncated))
+    found = found.select(*stored.columns, F.expr("of_all OR of_key IS NOT NULL AS r_later"))
+    both = found.join(versions.with_later, same, "left")
+    return both.select(*found.columns, F.coalesce(agree, F.lit(False)).alias("r_as_later"))
 
 
 def with_started(events: DataFrame, rows: DataFrame, sink: DeltaHistorySink, recorded: str | None = None) -> DataFrame:
