@@ -280,7 +280,8 @@ def test_a_window_that_replaces_one_by_another_column_judges_by_its_own(lake: La
     """The records came in two hours after they happened: by that time all that follow would be late."""
 
     def send_both(*minutes: int) -> None:
-        topic.send(*((None, {"happened": at(m).isoformat(), "came": at(m + 120).isoformat()}) for m in minutes))
+        each = ((None, {"happened": at(m).isoformat(), "came": at(m + 120).isoformat()}) for m in minutes)
+        topic.send(*each, partition=0)
 
     def counts(time: str) -> Pipeline:
         window = {"time": time, "size": "10 minutes", "late": "dead_letter"}
