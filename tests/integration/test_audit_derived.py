@@ -506,7 +506,7 @@ def test_what_is_written_but_not_committed_yet_is_ahead_in_every_kind_of_table(l
         lake, "history", row.replace("_part", "`__START_AT` LONG, `__END_AT` LONG, _part"),
         ("a", 1, 0, 2, 0, 0), ("a", 2, 4, None, 0, 4), ("b", 1, 3, None, 0, 3), ("c", 1, 1, None, 0, 1), **claimed,
     )  # fmt: skip
-    make(lake, "aggregate", "k STRING, c LONG", ("a", 3), ("b", 1), ("c", 1), **claimed)
+    make(lake, "aggregate", "k STRING, c LONG", ("a", 2), ("b", 1), ("c", 1), **claimed)
     aggregates = {"group_by": "k", "aggregates": {"c": "count(*)"}}
     sinks = {"upsert": {"column_list": ["k", "n"]}, "history": {"key": "k", "column_list": ["k", "n"]},
              "aggregate": aggregates}  # fmt: skip

@@ -386,7 +386,7 @@ def test_verify_holds_every_table_to_the_coordinator_log(lake: Lake) -> None:
     Pipeline.from_options(options).run()
     lake.sql("RESTORE TABLE {t} TO VERSION AS OF 1", "append")
     assert verdicts(1) == ["not exact", "exact"]
-    shutil.rmtree(lake.path("log"))
+    file = _written(lake, {**options, "coordinator": {"path": str(lake.path("another log"))}})
     assert verdicts(4) == ["unknown", "unknown"]
 
 
