@@ -23,6 +23,7 @@ from connector.engine.outputs import s3_objects
 from connector.source.records import no_records
 from connector.spark.session import isolated, session
 from sinks.delta.commit import PipelineCommits
+from sinks.delta.metadata import CommitMetadata
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.kafka import Clients, spark_reader
@@ -253,6 +254,7 @@ def _of_one_table(config: PipelineConfig, spark: SparkSession, epoch: int | None
     commits = PipelineCommits(table, pipeline=config.name, topics=config.source.topics)
     for commit, metadata in commits.lineage():
         if epoch in (None, metadata.epoch) and commits.is_own(commit.version, metadata):
+            _refuse_weaker(sink.place, metadata)
             sql = f"SELECT * FROM {table.sql} VERSION AS OF {commit.version}"
             where = {sink.place: sql}
             return Snapshot(
@@ -264,6 +266,20 @@ def _of_one_table(config: PipelineConfig, spark: SparkSession, epoch: int | None
                 where,
             )
     raise _no_epoch(config, epoch, f"the history of {table.label!r}")
+
+
+def _refuse_weaker(place: str, metadata: CommitMetadata) -> None:
+    """Raises ConfigurationError if the epoch only says where a consumer group began: its batches are no epochs, so the
+    version that it left lacks all of them.
+    """
+    delivery = metadata.position.delivery
+    if delivery != "transactional":
+        raise ConfigurationError(
+            f"{place} was written by delivery: {delivery} from epoch {metadata.epoch} on, which keeps no offsets with "
+            "its rows. Nothing says which version of the table is that of an epoch.",
+            hint="lakelock.read(spark, FILE) gives the rows of the newest version. A snapshot wants delivery: "
+            "transactional.",
+        )
 
 
 def _no_epoch(config: PipelineConfig, epoch: int | None, where: str) -> ConfigurationError:

@@ -1,16 +1,21 @@
-"""How a snapshot reads a bucket's objects, where Spark guesses no types, and a topic."""
+"""How a snapshot reads objects (where Spark guesses no types), a topic, and the table of a weaker delivery."""
 
 import json
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from connector.config import S3ObjectsSink
+from connector.config import DeltaSink, S3ObjectsSink
 from connector.operations import snapshot
-from connector.operations.snapshot import _messages, _objects, _refuse_another
+from connector.operations.snapshot import _messages, _objects, _refuse_another, snapshot_of
+from sinks.contract import Position
+from sinks.delta.metadata import CommitMetadata
+from sinks.delta.position import Commit
 from sinks.errors import ConfigurationError
+from sinks.offsets import Offsets
 
 GUESSED = "spark.sql.sources.partitionColumnTypeInference.enabled"
 URLS = ["s3://lake/t/payer=007/part-p-1-0.parquet"]
@@ -90,3 +95,25 @@ def test_a_version_of_another_table_of_the_same_name_is_refused() -> None:
     for now in ("b", ""):
         with pytest.raises(ConfigurationError, match=r"lake/t was removed, or recreated .* was a\)"):
             _refuse_another("lake/t", {"version": 3, "id": "a"}, now, "version")
+
+
+def test_a_table_of_a_weaker_delivery_has_no_version_of_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its batches carry no epoch: the newest commit that has one says where the consumer group began."""
+    noon = datetime(2026, 11, 26, tzinfo=timezone.utc)
+    history = [
+        (Commit(version, noon, "WRITE", {}, None), CommitMetadata("p", Position(version, Offsets(), delivery=delivery)))
+        for version, delivery in ((2, "manual_commit"), (1, "transactional"))
+    ]
+    commits = SimpleNamespace(lineage=lambda: history, is_own=lambda *_: True)
+    monkeypatch.setattr(snapshot, "DeltaTable", lambda *_, **__: SimpleNamespace(sql="`t`", label="t"))
+    monkeypatch.setattr(snapshot, "PipelineCommits", lambda *_, **__: commits)
+    sink = DeltaSink.model_construct(path="lake/t")
+    config: Any = SimpleNamespace(two_phase=False, name="p", sinks=[sink], source=SimpleNamespace(topics=[]))
+    spark: Any = SimpleNamespace(sql=str)
+    for epoch in (None, 2):
+        with pytest.raises(ConfigurationError, match="delivery: manual_commit") as refused:
+            snapshot_of(config, spark, epoch)
+        assert "lakelock.read" in refused.value.hint
+    assert snapshot_of(config, spark, 1).sql == {"lake/t": "SELECT * FROM `t` VERSION AS OF 1"}
+    del history[0]
+    assert snapshot_of(config, spark, None).epoch == 1
