@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Protocol
 
 from connector.config import PipelineConfig
@@ -39,7 +39,12 @@ class Topics(Starts, Protocol):
         """The ``cleanup.policy`` of each of these topics. None: it can't be read."""
         ...
 
+    def at(self, when: datetime, held: TopicsHeld) -> Offsets:
+        """Per partition, the offset of the first record at or after ``when``, or the end if there is none."""
+        ...
 
+
+_EARLIEST = datetime.fromtimestamp(0, timezone.utc)
 _GIVEN_UP = (
     "Kafka no longer holds it, and no run reads it again. A gap that retention has left is passed only with "
     "source.on_data_loss=continue"
@@ -196,6 +201,37 @@ def planned_from(
     return Rewind(position, target, resumption.offsets, again, clock, lost=lost, compacted=compacted)
 
 
+def first_records(topics: Topics, when: datetime, held: TopicsHeld, position: Position) -> Offsets:
+    """Per partition, the offset of the first record at or after ``when``, by Kafka's timestamps.
+
+    ``position``: where the pipeline stands. Kafka knows the timestamps of the records that it still holds. So where it
+    has removed some of those that the table claims, it has to hold an earlier one. Where it removes replaced records
+    anywhere in the log, nobody knows. Raises OffsetsLost for partitions where the first record may be a removed one.
+    """
+    found, oldest = topics.at(when, held), topics.at(_EARLIEST, held)
+    read = position.partitions_read & held.ends.keys()
+    compacted = {
+        topic for topic, policy in topics.cleanup_policies({at.topic for at in read}).items() if _may_compact(policy)
+    }
+    unknown = [
+        f"{at.topic}-{at.partition}, which "
+        + ("may be compacted" if at.topic in compacted else f"begins at offset {held.beginnings[at]} now")
+        for at in sorted(read)
+        if at.topic in compacted or (position.since.get(at, 0) < held.beginnings[at] and found[at] <= oldest[at])
+    ]
+    if unknown:
+        raise OffsetsLost(
+            f"Kafka may have removed the first records at or after {when}, so nobody knows which versions hold any: "
+            f"{', '.join(unknown)}. Nothing was changed.",
+            hint="Take --to-epoch: `lakelock history FILE` names the epochs, and when each was committed.",
+        )
+    return found
+
+
+def _may_compact(policy: str | None) -> bool:
+    return policy is None or "compact" in policy
+
+
 def _of_both(ranges: Sequence[OffsetRange], gaps: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
     """What of these ranges lies in the gaps."""
     for gap in gaps:
@@ -236,13 +272,14 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
             return before_event_time(
                 commits.lineage(), to.event_time, config.clock, commits.is_own, commits.before_first
             )
-        offsets = assembly.source.at(to.event_time, held)
+        assert stands is not None
+        offsets = first_records(assembly.source, to.event_time, held, stands)
         return before_offsets(commits.lineage(), offsets, commits.is_own, commits.before_first)
 
     named = f"of epoch {to.epoch}" if to.epoch is not None else f"{to.version} of this pipeline"
-    held = assembly.source.look()
+    held, stands = assembly.source.look(), _to_rewind(assembly)
     plan = planned(
-        _to_rewind(assembly),
+        stands,
         held,
         assembly.source,
         find=find,

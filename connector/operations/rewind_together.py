@@ -12,7 +12,7 @@ from connector.engine.assembly import Assembly
 from connector.engine.coordinator import Coordinator
 from connector.engine.coordinator_log import Log
 from connector.engine.outputs import Table
-from connector.operations.rewind import Rewind, WhereTo, of_unsaid_column, planned_from
+from connector.operations.rewind import Rewind, WhereTo, first_records, of_unsaid_column, planned_from
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.rewind import Goal, goal, versions
 from connector.protocol.steps import Observer
@@ -48,7 +48,7 @@ def rewound_together(
     clock = None if to.event_time is None else config.clock_in_words
     offsets = None
     if to.event_time is not None and config.clock is None:
-        offsets = assembly.source.at(to.event_time, held)
+        offsets = first_records(assembly.source, to.event_time, held, stands)
     aim, rows = _goal(log, _wanted(to, config.clock, offsets), known.decided.epoch.number, to.epoch)
     tables = dict(_tables(assembly, known.decided))
     _refuse_change_logs(tables)

@@ -191,6 +191,26 @@ def test_a_rewind_refuses_what_no_run_would_read_again(lake: Lake, topic: Topic)
 
 
 @pytest.mark.breadth
+def test_a_rewind_by_kafkas_timestamps_takes_no_later_record_for_one_that_is_gone(lake: Lake, topic: Topic) -> None:
+    pipeline = lake.pipeline()
+    for minute in (1, 2, 3, 4):
+        topic.send_rows([("a", minute)], partition=0, at=at(minute))
+        pipeline.run()
+    assert pipeline.rewind(to_event_time=at(2)).target.epoch == 1
+    topic.delete_before(0, 3)
+    version = lake.version()
+    for allowed in (False, True):
+        with pytest.raises(OffsetsLost, match="nobody knows which versions") as refused:
+            pipeline.rewind(to_event_time=at(2), allow_data_loss=allowed, confirm=yes)
+        assert "--to-epoch" in refused.value.hint
+    assert lake.version() == version
+    topic.send_rows([("a", 5)], partition=0, at=at(5))
+    pipeline.run()
+    assert pipeline.rewind(to_event_time=at(5), confirm=yes).target.epoch == 4
+    assert lake.rows() == [("a", minute) for minute in (1, 2, 3, 4)]
+
+
+@pytest.mark.breadth
 def test_a_rewind_of_a_compacted_topic_is_refused(lake: Lake, topic: Topic) -> None:
     """Its cleaner may have removed any record that isn't the newest of its key."""
     compacted = Topic(topic.broker, f"{topic.name}.compacted")

@@ -1,8 +1,8 @@
 """What a table gives up that goes back."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from connector.config import PipelineConfig
 from connector.engine import undo as undoing
 from connector.engine.undo import undo
-from connector.operations.rewind import Rewind, given_up, of_unsaid_column, planned, planned_from
+from connector.operations.rewind import Rewind, first_records, given_up, of_unsaid_column, planned, planned_from
 from connector.operations.rewind_together import _settled, version_before
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remains, TopicsHeld
@@ -40,14 +40,27 @@ STOOD = Position(1, Offsets({A0: 5}), {"a": "1"}, since=Offsets({A0: 2}))
 OLD_A0 = TopicPartition("#1/a", 0)
 
 
-def topics(*, deleted: Collection[str] = (), policies: Mapping[str, str | None] | None = None) -> Any:
+def topics(
+    *, deleted: Collection[str] = (), policies: Mapping[str, str | None] | None = None, minutes: Sequence[int] = ()
+) -> Any:
+    """``minutes``: of partition a-0, the time of each record, by its offset."""
+
+    def at(when: datetime, held: TopicsHeld) -> Offsets:
+        left = range(held.beginnings[A0], held.ends[A0])
+        return Offsets({A0: next((offset for offset in left if minute(minutes[offset]) >= when), held.ends[A0])})
+
     return SimpleNamespace(
         starting=lambda held: lambda: Offsets(),
         began=lambda held: Offsets,
         remaining=lambda held: lambda partitions: {at: Remains(held.beginnings[at]) for at in partitions},
         deleted=lambda asked: {*deleted} & {*asked},
         cleanup_policies=lambda asked: {topic: (policies or {}).get(topic, "delete") for topic in asked},
+        at=at,
     )
+
+
+def minute(number: int) -> datetime:
+    return datetime(2026, 11, 26, tzinfo=timezone.utc) + timedelta(minutes=number)
 
 
 TOPICS = topics()
@@ -131,6 +144,45 @@ def test_a_rewind_gives_up_no_record_in_silence(beginning: int, stood: int, more
     for what in (*map(str, found.lost), *found.compacted):
         assert what in refused.value.message
         assert what in str(found)
+
+
+@given(
+    minutes=st.lists(st.integers(0, 9), max_size=9).map(sorted),
+    since=st.integers(0, 9),
+    beginning=st.integers(0, 9),
+    when=st.integers(0, 10),
+    policy=st.sampled_from(["delete", "compact,delete", None]),
+)
+def test_kafkas_timestamps_say_nothing_of_records_that_are_gone(
+    minutes: list[int], since: int, beginning: int, when: int, policy: str | None
+) -> None:
+    """Either no record from that time on is before the offset that they give, or a rewind by them is refused."""
+    end = len(minutes)
+    since, beginning = min(since, end), min(beginning, end)
+    held = replace(HELD, beginnings=Offsets({A0: beginning}), ends=Offsets({A0: end}))
+    stands = Position(4, Offsets({A0: end}), {"a": "1"}, since=Offsets({A0: since}))
+    asked = topics(policies={"a": policy}, minutes=minutes)
+    shown = beginning <= since or any(time < when for time in minutes[beginning:])
+    if since == end or (shown and policy == "delete"):
+        found = first_records(asked, minute(when), held, stands)[A0]
+        assert all(time < when for time in minutes[since:found])
+    else:
+        with pytest.raises(OffsetsLost, match="nobody knows which versions") as refused:
+            first_records(asked, minute(when), held, stands)
+        assert "--to-epoch" in refused.value.hint
+
+
+def test_a_version_before_the_oldest_record_of_today_is_not_one_before_that_time() -> None:
+    """Retention has removed [0, 500), and T lies in there: the version that ends at 495 holds records of after T."""
+    held = replace(HELD, beginnings=Offsets({A0: 500}), ends=Offsets({A0: 600}))
+    stands, asked = Position(4, Offsets({A0: 600}), {"a": "1"}), topics(minutes=range(600))
+    with pytest.raises(OffsetsLost, match="a-0, which begins at offset 500 now"):
+        first_records(asked, minute(100), held, stands)
+    assert first_records(asked, minute(550), held, stands) == {A0: 550}
+    nothing_left = replace(held, beginnings=held.ends)
+    with pytest.raises(OffsetsLost, match="a-0"):
+        first_records(asked, minute(100), nothing_left, stands)
+    assert first_records(asked, minute(100), nothing_left, stands.moved_to(Offsets({A0: 0}))) == {A0: 600}
 
 
 def test_a_plan_says_that_an_earlier_versions_commit_does_not_name_the_column_of_its_times() -> None:
