@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -63,6 +63,11 @@ class Position:
     leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Kafka's leader epochs when the log reached these very offsets: what is written later has higher ones. Empty for
     other offsets, and where the broker doesn't say."""
+    began_at: datetime | None = None
+    """A time right before the first record was read. None: it isn't known."""
+    missed: tuple[OffsetRange, ...] = ()
+    """Ranges of compacted topics that were read so late that Kafka may have forgotten deletes in them. The user chose
+    to go on without."""
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
     table: str = field(default="", compare=False)
@@ -166,6 +171,10 @@ class Epoch:
     """As in ``Position``. It only says where the rows came from: what decides are the offsets."""
     leaders: Mapping[TopicPartition, int] = field(default_factory=dict)
     """As in ``Position``."""
+    began_at: datetime | None = None
+    """As in ``Position``."""
+    missed: tuple[OffsetRange, ...] = ()
+    """As in ``Position``: of all epochs so far, this one's included."""
     attempt: int = 0
     """With a coordinator: the number under which it began the epoch. It grows with every begin, of any run, so what is
     prepared under a lower one is nobody's any more. 0: one commit, no coordinator."""
@@ -189,6 +198,8 @@ class Epoch:
             clock=position.clock,
             batch=position.batch,
             leaders=position.leaders,
+            began_at=position.began_at,
+            missed=position.missed,
         )
 
     @classmethod
@@ -230,6 +241,8 @@ class Epoch:
             clock=self.clock,
             batch=self.batch,
             leaders=self.leaders,
+            began_at=self.began_at,
+            missed=self.missed,
         )
 
     def follows(self, position: Position | None) -> bool:
@@ -250,6 +263,11 @@ class Epoch:
     def lost_now(self) -> tuple[OffsetRange, ...]:
         """Ranges that this epoch is the first to leave out."""
         return tuple(gap for gap in self.lost if self.expected is None or gap not in self.expected.lost)
+
+    @property
+    def missed_now(self) -> tuple[OffsetRange, ...]:
+        """Ranges that this epoch is the first to be too late for."""
+        return tuple(gap for gap in self.missed if self.expected is None or gap not in self.expected.missed)
 
 
 @dataclass(frozen=True)
@@ -357,33 +375,6 @@ class Participant(Protocol):
     def abort(self, before: int) -> None:
         """Throw away all that is prepared under attempts lower than ``before``, by any process. Never raises for what
         isn't there any more; never touches what was committed."""
-        ...
-
-
-@runtime_checkable
-class Forgetful(Protocol):
-    """A participant whose store may forget its position, as Kafka does with the offsets of a group that stands still.
-
-    What it has made visible stays. The coordinator log knows which epoch that is, so the position can be written anew.
-    """
-
-    def remind(self, epoch: Epoch, reads: Mapping[str, Any], *, done: bool) -> Position | None:
-        """Write the forgotten position anew, and return it. None: nothing was ever committed.
-
-        ``epoch`` is the last one that was decided, and ``done`` says whether the sink is known to hold it. If not, the
-        sink finds out. ``reads``: what its last commit that is known returned as ``Committed.reads``. Raises
-        PositionMismatch if it can't find out, and TableReplaced.
-        """
-        ...
-
-
-@runtime_checkable
-class Replaceable(Protocol):
-    """A participant that finds out that somebody else has replaced what it holds: then its ``position`` raises
-    TableReplaced."""
-
-    def accept(self) -> bool:
-        """Go on with what is there now, from the next commit on. Returns whether there is anything to be accepted."""
         ...
 
 

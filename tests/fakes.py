@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from connector.delivery.ports import Destination
 from connector.protocol.recover import Remaining, Remains, TopicsHeld
@@ -87,6 +87,9 @@ class Topic:
 
     def remaining(self, held: TopicsHeld) -> Remaining:
         return lambda partitions: {at: Remains(held.beginnings[at] + self.ahead) for at in partitions}
+
+    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
+        return {}
 
     def deleted(self, topics: Collection[str]) -> Collection[str]:
         return {topic for topic in topics if topic == "gone"}

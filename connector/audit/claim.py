@@ -85,6 +85,7 @@ class Metadata:
     """Delta's id of the table that it was made for. Empty where it isn't known."""
     folded: tuple[str, int] | None = None
     """Of a change log: Delta's id of its table, and an epoch that this had by then."""
+    missed: tuple[Range, ...] = ()
 
     @property
     def ids(self) -> dict[str, str | None]:
@@ -115,6 +116,7 @@ def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
             str(fields.get("delivery", "transactional")),
             str(fields.get("table") or ""),
             (str(fields["folded"][0]), int(fields["folded"][1])) if fields.get("folded") else None,
+            tuple(Range(*missed) for missed in fields.get("missed") or ()),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError, zlib.error):
         return None
@@ -145,6 +147,8 @@ class Claim:
     since: Next
     offsets: Next
     lost: tuple[Range, ...] = ()
+    missed: tuple[Range, ...] = ()
+    """Ranges that the pipeline read so late that Kafka may have forgotten deletes in them."""
     unknown: tuple[str, ...] = ()
     """Sentences: why the table can't be called exact, whatever the comparison finds."""
     by_rows: bool = False
@@ -256,7 +260,11 @@ def claimed(
         notes.append(f"Where the pipeline began isn't known; taken: {assumed}. Records lost before that don't show.")
         if any(starts.values()):
             unknown.append("Where the pipeline began isn't known.")
-    return Claim(delivery, starts, ends, found.lost if found else (), tuple(unknown), by_rows and found is None), notes
+    return Claim(delivery, starts, ends, *_gaps(found), tuple(unknown), by_rows and found is None), notes
+
+
+def _gaps(found: Metadata | None) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    return (found.lost, found.missed) if found is not None else ((), ())
 
 
 def not_from_earliest(found: Metadata | None, claim: Claim, beginnings: Next) -> list[str]:
@@ -331,6 +339,10 @@ class Bounds:
     lost: tuple[Range, ...] = ()
     untold: bool = False
     """Whether Kafka doesn't tell its topic's cleanup policy. Then it counts as compacted."""
+    missed: int = 0
+    """Rows of records before this offset may have been deleted, unseen by the pipeline."""
+    to_end: bool = False
+    """Whether Kafka's log ends where the claim does."""
 
 
 def bounds(claim: Claim, held: Held) -> list[Bounds]:
@@ -342,7 +354,9 @@ def bounds(claim: Claim, held: Held) -> list[Bounds]:
         stop = min(max(begin, held.ends.get(at, end)), end)
         lost = tuple(sorted(gap for gap in claim.lost if gap.at == at and gap.start < gap.end))
         compacted, untold = at.topic in held.compacted, at.topic in held.untold
-        cut.append(Bounds(at, since, begin, stop, end, compacted, lost, untold))
+        missed = max((gap.start for gap in claim.missed if gap.at == at), default=0)
+        to_end = held.ends.get(at) == end
+        cut.append(Bounds(at, since, begin, stop, end, compacted, lost, untold, missed, to_end))
     return cut
 
 

@@ -31,7 +31,7 @@ from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier, refuse_to_compare
 from connector.audit.steps import stepped, with_headers
-from connector.audit.upserted import by_kafkas_key, upserted
+from connector.audit.upserted import all_of_key, by_kafkas_key, upserted
 from connector.config import (
     COORDINATES,
     OWN_COLUMNS,
@@ -121,7 +121,7 @@ def compare(
     elif isinstance(sink, DeltaUpsertSink):
         found = upserted(
             made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,
-            unread=unread, by_kafkas_key=by_kafkas_key(config),
+            unread=unread, by_kafkas_key=by_kafkas_key(config), all_of_key=all_of_key(config),
         )  # fmt: skip
     else:
         found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
-from connector.audit.rows import Earlier, found_rows, without_record
+from connector.audit.rows import Earlier, deleted_unseen, found_rows, without_record
 from connector.audit.values import Default, alike, with_defaults
 from connector.config import DeltaHistorySink
 from sinks.spark.sql import identifier, literal
@@ -86,11 +86,13 @@ def versioned(
     doubtful = "CASE WHEN r_as_later THEN 'ahead' WHEN e_later THEN 'doubtful' ELSE 'altered' END"
     doubtful = doubtful if whole else "'doubtful'"
     without, no_record = "unexpected" if whole else "doubtful", without_record(committed_later)
+    may_have_ended = f"r_end IS NULL AND {deleted_unseen()}"
     kind = (
         "CASE WHEN r_zone IS NULL THEN NULL "
         # With a record that comes after the claim, one of the claim may start a version that it didn't start before.
         "WHEN e_offset IS NULL AND r_zone = 'checked' AND r_later THEN IF(r_as_later, 'ahead', 'doubtful') "
         f"WHEN e_offset IS NULL AND r_zone = 'checked' AND NOT r_compacted THEN '{without}' "
+        f"WHEN e_offset IS NULL AND {may_have_ended} THEN 'doubtful' "
         f"WHEN e_offset IS NULL THEN {no_record} "
         "WHEN agree THEN 'right' "
         f"ELSE {doubtful} END"

@@ -41,6 +41,11 @@ def notes_on(
             f"The pipeline itself reported [{gap.start}, {gap.end}) of {gap.topic}-{gap.partition} as lost: not part "
             "of the claim."
         )
+    for gap in claim.missed:
+        notes.append(
+            f"The pipeline read [{gap.start}, {gap.end}) of {gap.topic}-{gap.partition} so late that Kafka may have "
+            "forgotten deletes in it: older rows of which Kafka shows nothing are doubtful."
+        )
     if (letters := topic_of_letters(config)) is not None:
         notes.append(
             f"The dead letters are in topic {letters}, and aren't audited. A record that can't be read, or that the "

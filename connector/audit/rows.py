@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _BOUNDS = (
     "array<struct<topic: string, `partition`: int, since: bigint, begin: bigint, stop: bigint, `end`: bigint, "
-    "compacted: boolean, lost: array<struct<start: bigint, `end`: bigint>>>>"
+    "compacted: boolean, missed: bigint, to_end: boolean, lost: array<struct<start: bigint, `end`: bigint>>>>"
 )
 
 
@@ -157,7 +157,8 @@ def placed(rows: DataFrame, cut: Sequence[Bounds], shown: DataFrame | None = Non
         [
             {
                 "topic": part.at.topic, "partition": part.at.partition, "since": part.since, "begin": part.begin,
-                "stop": part.stop, "end": part.end, "compacted": part.compacted,
+                "stop": part.stop, "end": part.end, "compacted": part.compacted, "missed": part.missed,
+                "to_end": part.to_end,
                 "lost": [{"start": gap.start, "end": gap.end} for gap in part.lost],
             }
             for part in cut
@@ -194,3 +195,14 @@ def without_record(committed_later: bool) -> str:
         f"WHEN r_zone = 'lost' THEN '{gone}' WHEN r_zone = 'unchecked' OR r_compacted THEN 'unchecked' "
         "ELSE 'unexpected' END"
     )
+
+
+def deleted_unseen(*, all_of_key: bool = False) -> str:
+    """SQL: whether a row, of whose key Kafka shows nothing, may have been deleted by a record that is gone as well.
+
+    That is so if compaction has removed the row's record, and the pipeline read later ones too late. ``all_of_key``: or
+    if the last record of its key would be there, had it not been a delete.
+    """
+    last = "(claim.to_end AND r_zone = 'checked')" if all_of_key else "false"
+    in_claim = "r_compacted AND NOT r_before AND r_zone IN ('checked', 'unchecked')"
+    return f"({in_claim} AND (r_offset < claim.missed OR {last}))"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.records import Records, changes, sequence_type, table_columns
-from connector.audit.rows import Earlier, found_rows, without_record
+from connector.audit.rows import Earlier, deleted_unseen, found_rows, without_record
 from connector.audit.values import alike
 from connector.config import BytesFormat, DeltaUpsertSink, PipelineConfig, StringFormat
 from sinks.errors import SchemaMismatch
@@ -31,27 +31,26 @@ def upserted(
     earlier: Earlier,
     unread: DataFrame | None,
     by_kafkas_key: bool = False,
+    all_of_key: bool = False,
 ) -> list[dict[str, Any]]:
     """The counts for a delta_upsert table.
 
     ``whole``: Kafka shows every record of the claim, and each can be read. If not, rows of missing records count as
     unchecked, and what missing records may have changed or removed as doubtful. Without a sequence, a key with records
     in several partitions counts as moved. ``committed_later``, ``leave_out`` and ``earlier``: as in ``compare``.
-    ``unread``: the coordinates of records that can't be read. ``by_kafkas_key``: see there. Raises SchemaMismatch,
-    ConfigurationError.
+    ``unread``: the coordinates of records that can't be read. ``by_kafkas_key``, ``all_of_key``: see there.
+    Raises SchemaMismatch, ConfigurationError.
     """
     from pyspark.sql import functions as F
 
     columns = table_columns(records.columns, sink)
     soft, ordered = sink.deletes == "soft", sink.sequence_by is not None
-    more: dict[str, tuple[str, str]] = {}
     if not soft and "_deleted_by" in (name.lower() for name in rows.columns):
         raise SchemaMismatch(
             "The table was written with deletes: soft, and the pipeline says deletes: hard.",
             hint="Verify with the options that the table was written with.",
         )
-    if soft:
-        more["r_marked"] = ("_deleted", "boolean")
+    more = {"r_marked": ("_deleted", "boolean")} if soft else {}
     if ordered:
         more["r_sequence"] = ("_sequence", sequence_type(records, sink))
     stored = found_rows(
@@ -67,8 +66,9 @@ def upserted(
     sure = whole or (unread is None and shows_every_later(cut, ordered=ordered, by_kafkas_key=by_kafkas_key))
     merged, known = sink.ignore_null_updates is not False or records.partial, whole and not earlier.any
     kind = kind_sql(
-        columns, sink, whole=known, sure=sure, later=committed_later, merged=merged, truncates=truncated is not None
-    )
+        columns, sink, whole=known, sure=sure, later=committed_later, merged=merged, truncates=truncated is not None,
+        all_of_key=all_of_key and unread is None,
+    )  # fmt: skip
     joined = _side_by_side(expected, stored, truncated, columns, records, sink)
     joined = joined.withColumns(
         {
@@ -92,6 +92,11 @@ def by_kafkas_key(config: PipelineConfig) -> bool:
     return as_it_is and isinstance(sink, DeltaUpsertSink) and [*sink.key] == ["_key"]
 
 
+def all_of_key(config: PipelineConfig) -> bool:
+    """Whether each record of a row's Kafka key is a change of that row: none is set aside, or another table's."""
+    return by_kafkas_key(config) and config.on_bad_record == "fail" and config.route is None
+
+
 def shows_every_later(cut: Sequence[Bounds], *, ordered: bool, by_kafkas_key: bool) -> bool:
     """Whether Kafka shows every later change of a row whose latest update in sight is there.
 
@@ -112,13 +117,14 @@ def kind_sql(
     later: bool,
     merged: bool,
     truncates: bool = False,
+    all_of_key: bool = False,
 ) -> str:
     """SQL of the kind of a row.
 
     ``whole``: everything that may have made a row is known. ``sure``: no unknown record can have deleted it. ``later``:
     rows beyond the claim are no fault. ``merged``: a row may have values of several records. ``truncates``: the claim
     may have some, the last of which is ``e_truncated``. A row that the table held before the first epoch is older than
-    every change.
+    every change. ``all_of_key``: compaction leaves the last record of a row's key, unless that is a delete.
     """
     no_key = " OR ".join(f"r_k{index} IS NULL" for index in range(len(sink.key)))
     blank = " AND ".join(
@@ -153,6 +159,7 @@ def kind_sql(
         f"THEN IF(r_before OR ({blank}), 'right', IF({removed}, 'unchecked', 'altered')) "
         f"WHEN r_before AND e_state IS NOT NULL THEN IF(e_state = 'alive', 'stale', {gone}) "
         f"WHEN e_moved AND r_zone IN ({compared}) THEN 'moved' "
+        f"WHEN e_state IS NULL AND NOT r_marked AND {deleted_unseen(all_of_key=all_of_key)} THEN 'doubtful' "
         f"WHEN r_zone IN ('nowhere', 'ahead', 'unreadable') OR e_state IS NULL THEN {without_record(later)} "
         f"WHEN {elsewhere} THEN 'unexpected' "
         f"WHEN e_state = 'absent' OR (e_state IN ('blank', 'marked') AND NOT coalesce(r_marked, false)) THEN {gone} "

@@ -198,7 +198,7 @@ class Source(Options):
     on_data_loss: Annotated[Literal["fail", "continue"] | ContinueAhead, BeforeValidator(_on_data_loss)] = "fail"
     """What to do when retention has removed records that were never read: ``fail`` stops the run, ``continue`` records
     the loss in the table and goes on with the oldest record. {continue: 10 minutes} also skips the oldest 10 minutes of
-    records, which retention may remove next."""
+    records, which retention may remove next. The same goes for deletes that may be gone from a compacted topic."""
     on_recreated_topic: Annotated[Literal["fail", "continue"] | Translated, BeforeValidator(_on_recreated_topic)] = (
         "fail"
     )

@@ -103,12 +103,12 @@ def is_due(position: Position) -> bool:
 
 def _handed_over(work: Work, delivery: str, position: Position | None, held: TopicsHeld) -> tuple[Epoch, str]:
     before = position or Position(0, Offsets())
-    stored, lost = before.offsets, before.lost
+    stored, lost, missed, began_at = before.offsets, before.lost, before.missed, before.began_at
     if position is None or position.delivery == TRANSACTIONAL:
         known = work.group.committed() if _of_rows(position) else Offsets()
         stands = position.moved_to(position.offsets.join(known)) if position is not None else None
         resumption = resumed(stands, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
-        offsets, lost = resumption.offsets, (*lost, *resumption.lost)
+        offsets, lost, missed = resumption.offsets, (*lost, *resumption.lost), (*missed, *resumption.missed)
         given = Offsets({**_left_behind(work, before, held), **offsets})
         if not known.reaches(given):
             work.group.store(given)
@@ -119,6 +119,8 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         if delivery == TRANSACTIONAL:
             refuse_forgotten(_left_behind(work, position, held), committed, work.group.name)
         offsets = reached(position, committed, held, work.group.name)
+        # Nothing tells when the group's last batch was read. From now on it is known.
+        began_at = held.asked_at
         note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
         if delivery == TRANSACTIONAL:
             # A batch that was written before a crash, and never committed, can't be told from others in a sum.
@@ -136,6 +138,8 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         topics={**before.topics, **held.ids},
         since=before.since if position else offsets,
         lost=lost,
+        missed=missed,
+        began_at=began_at,
         delivery=delivery,
         group=work.group.name if delivery != TRANSACTIONAL else "",
         leaders=held.leaders,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
-from connector.config import KafkaTopicSink, PipelineConfig
+from connector.config import KafkaTopicSink, KeyedSink, PipelineConfig
 from connector.decode.event_time import Timing
 from connector.decode.registry.newest import NewestSchemas
 from connector.delivery.ports import Group, Topics, Work
@@ -336,7 +336,7 @@ def assembled(
     under another name), and what the sinks raise.
     """
     # Ask Kafka first. If no broker answers, the run fails long before Spark would have started.
-    source = KafkaSource(config.source)
+    source = KafkaSource(config.source, with_deletes=any(isinstance(sink, KeyedSink) for sink in config.sinks))
     group = ConsumerGroup(config)
     run = str(uuid.uuid4())
     try:

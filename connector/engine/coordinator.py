@@ -37,8 +37,9 @@ from connector.protocol.two_phase import (
     rewind,
     run_epoch,
 )
-from sinks.contract import Committed, Epoch, Forgetful, Participant, Position, Prepared, Replaceable
+from sinks.contract import Committed, Epoch, Participant, Position, Prepared
 from sinks.errors import ConfigurationError, PreparedLost
+from sinks.optional import Forgetful, Replaceable
 
 log = logging.getLogger("lakelock.coordinator")
 

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import (
+    Kept,
     Remaining,
     TopicsHeld,
     refuse_cut,
@@ -59,6 +60,7 @@ def epoch_of(
     position: Position | None,
     held: TopicsHeld,
     remaining: Remaining,
+    kept: Kept,
     *,
     now: datetime,
     continue_on_data_loss: bool = False,
@@ -76,7 +78,7 @@ def epoch_of(
     ====================  ==============================================================================================
 
     ``owner`` is the run's id. ``held`` is what Kafka holds. ``remaining`` is asked what is left of partitions that have
-    lost records. ``now`` is the current time, in UTC.
+    lost records, and ``kept`` how long tombstones stay. ``now`` is the current time, in UTC.
 
     Raises TopicRecreated and TableReplaced. Raises PositionMismatch if records between the sink's position and the
     batch would be missing; OffsetsLost if Kafka has removed records of the batch, which a query with ``failOnDataLoss``
@@ -86,13 +88,8 @@ def epoch_of(
     offsets = _wanted(batch, pipeline, position, held)
     whole = sum(end - offsets[at] for at, end in batch.end.items() if end > offsets[at])
     there = replace(held, ends=batch.end)
-    resumption = without_lost(
-        Offsets({at: next_ for at, next_ in offsets.items() if next_ < batch.end[at]}),
-        position,
-        there,
-        remaining,
-        continue_on_data_loss=continue_on_data_loss,
-    )
+    new = Offsets({at: next_ for at, next_ in offsets.items() if next_ < batch.end[at]})
+    resumption = without_lost(new, position, there, remaining, kept, continue_on_data_loss=continue_on_data_loss)
     epoch = next_epoch(
         pipeline,
         owner,

@@ -59,6 +59,8 @@ def next_to_join(
         since=position.since if position is not None else Offsets({**stands.offsets, **next_}),
         backlog=held.backlog(read),
         lost=(*(position.lost if position is not None else ()), *resumption.lost),
+        began_at=position.began_at if position is not None else held.asked_at,
+        missed=(*(position.missed if position is not None else ()), *resumption.missed),
         clock=position.clock.carried() if position is not None else Clock(),
         leaders=stands.leaders if last else {},
         attempt=0,

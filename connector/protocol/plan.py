@@ -62,6 +62,8 @@ def next_epoch(
         clock=position.clock.carried() if position else Clock(),
         backlog=target.backlog(read),
         leaders={**(position.leaders if position else {}), **target.leaders},
+        began_at=position.began_at if position and position.partitions_read else now,
+        missed=(*(position.missed if position else ()), *resumption.missed),
     )
 
 

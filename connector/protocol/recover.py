@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from sinks.contract import Position
@@ -75,6 +75,14 @@ class Remains:
     """Kafka's timestamp of the oldest record. None: there is no record."""
 
 
+Kept = Callable[[Collection[str]], Mapping[str, timedelta]]
+"""Of these topics the compacted ones, and how long Kafka keeps a tombstone there. Empty for sinks without deletes."""
+
+
+def _for_ever(_: Collection[str]) -> Mapping[str, timedelta]:
+    return {}
+
+
 Remaining = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Remains]]
 
 
@@ -86,6 +94,8 @@ class Resumption:
     """The next offset of every partition that Kafka has now, and of no other."""
     lost: tuple[OffsetRange, ...] = ()
     """Ranges that were never read and that Kafka no longer has."""
+    missed: tuple[OffsetRange, ...] = ()
+    """Ranges that are still to be read, and in which Kafka may have forgotten deletes."""
 
 
 def resume(
@@ -95,6 +105,7 @@ def resume(
     remaining: Remaining,
     *,
     began: Callable[[], Offsets] = Offsets,
+    kept: Kept = _for_ever,
     continue_on_data_loss: bool = False,
 ) -> Resumption:
     """The next offset of every partition.
@@ -109,7 +120,7 @@ def resume(
     ranges are left out, and returned.
 
     Raises TableReplaced; TopicRecreated; OffsetsLost if Kafka's log was cut before the stored offset, or if it starts
-    after it (the latter unless ``continue_on_data_loss``).
+    after it, or if deletes may be gone from it (the last two unless ``continue_on_data_loss``).
     """
     if position is None:
         started = start()
@@ -123,7 +134,7 @@ def resume(
         if next_ > held.ends[at]:
             raise _log_was_cut(at, next_, held)
     refuse_cut(position, held)
-    return without_lost(resumed, position, held, remaining, continue_on_data_loss=continue_on_data_loss)
+    return without_lost(resumed, position, held, remaining, kept, continue_on_data_loss=continue_on_data_loss)
 
 
 class Starts(Protocol):
@@ -141,6 +152,10 @@ class Starts(Protocol):
         """A function that tells what is left of partitions that have lost records."""
         ...
 
+    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
+        """See ``Kept``."""
+        ...
+
 
 def resumed(position: Position | None, held: TopicsHeld, topics: Starts, *, continue_on_data_loss: bool) -> Resumption:
     """As ``resume``, with what ``topics`` answers."""
@@ -150,6 +165,7 @@ def resumed(position: Position | None, held: TopicsHeld, topics: Starts, *, cont
         topics.starting(held),
         topics.remaining(held),
         began=topics.began(held),
+        kept=topics.tombstones_kept,
         continue_on_data_loss=continue_on_data_loss,
     )
 
@@ -159,10 +175,11 @@ def without_lost(
     position: Position | None,
     held: TopicsHeld,
     remaining: Remaining,
+    kept: Kept,
     *,
     continue_on_data_loss: bool,
 ) -> Resumption:
-    """``offsets``, moved to where Kafka can still be read, and the ranges that are left out.
+    """``offsets``, moved to where Kafka can still be read; the ranges that are left out; those that may lack deletes.
 
     Raises OffsetsLost if there are such ranges, unless ``continue_on_data_loss``.
     """
@@ -171,14 +188,47 @@ def without_lost(
         for at, next_ in offsets.items()
         if next_ < held.beginnings[at]
     ]
-    if not lost:
-        return Resumption(offsets)
-    remains = remaining([gap.at for gap in lost])
-    if not continue_on_data_loss:
+    remains = remaining([gap.at for gap in lost]) if lost else {}
+    if lost and not continue_on_data_loss:
         raise _retention_passed(lost, held, remains, position)
     # Records that are left out on purpose count as lost too.
     skipped = [replace(gap, end=max(gap.end, min(remains[gap.at].start, held.ends[gap.at]))) for gap in lost]
-    return Resumption(Offsets({**offsets, **{gap.at: gap.end for gap in skipped}}), tuple(skipped))
+    offsets = Offsets({**offsets, **{gap.at: gap.end for gap in skipped}})
+    missed = _missed(offsets, position, held, kept, continue_on_data_loss=continue_on_data_loss)
+    return Resumption(offsets, tuple(skipped), missed)
+
+
+def _missed(
+    offsets: Offsets, position: Position | None, held: TopicsHeld, kept: Kept, *, continue_on_data_loss: bool
+) -> tuple[OffsetRange, ...]:
+    """What is still to be read of compacted topics, if deletes of rows in the sink may be gone from it.
+
+    Kafka removes what is older of a tombstone's key first, and the tombstone itself only ``kept`` later. So one that
+    was written, or whose row was read, after some time is there until that time plus ``kept``. All that Kafka held at
+    ``read_to`` is in the sink, and no row was read before ``began_at``. A consumer group has no such time: of a weaker
+    delivery nobody knows.
+
+    Raises OffsetsLost if there are such ranges, unless ``continue_on_data_loss``.
+    """
+    if position is None or position.delivery != "transactional":
+        return ()
+    topics = {at.topic for at in position.partitions_read}
+    waiting = [
+        OffsetRange(*at, next_, held.ends[at])
+        for at, next_ in offsets.items()
+        if at.topic in topics
+        and next_ < held.ends[at]
+        # What has been passed is passed up to its end, in as many epochs as it takes.
+        and not any(gap.at == at and gap.start <= next_ < gap.end for gap in position.missed)
+    ]
+    keeps = kept({range_.topic for range_ in waiting}) if waiting else {}
+    times = [time for time in (position.read_to, position.began_at) if time is not None]
+    since = max(times, default=position.committed_at)
+    late = {topic for topic, time in keeps.items() if since is None or held.asked_at - since >= time}
+    missed = tuple(range_ for range_ in waiting if range_.topic in late)
+    if missed and not continue_on_data_loss:
+        raise _deletes_gone(missed, keeps, since)
+    return missed
 
 
 def refuse_replaced(position: Position | None) -> None:
@@ -244,6 +294,19 @@ def _retention_passed(
         hint="To go on with what Kafka holds, and without what is missing, run once with "
         "`source: {on_data_loss: continue}`: the commit will name the lost ranges. Where retention is close behind, "
         "`on_data_loss: {continue: 10 minutes}` starts that long ahead of the oldest record.",
+    )
+
+
+def _deletes_gone(missed: Sequence[OffsetRange], keeps: Mapping[str, timedelta], since: datetime | None) -> OffsetsLost:
+    shown = ", ".join(map(str, missed[:_SHOWN])) + (f" and {len(missed) - _SHOWN:,} others" if missed[_SHOWN:] else "")
+    known = f" since {_time(since)}" if since else ""
+    times = ", ".join(f"{topic}: {keeps[topic]}" for topic in sorted({range_.topic for range_ in missed}))
+    return OffsetsLost(
+        f"Deletes{known} may be gone from compacted topics before they were read: {shown}. Kafka keeps a tombstone for "
+        f"delete.retention.ms only ({times}), and without it the deleted row would stay in the table.",
+        hint="`lakelock replay` reads the topics into a new table, which has no such row. To go on with what Kafka "
+        "holds, run once with `source: {on_data_loss: continue}`: the commit will name the ranges, and `lakelock "
+        "verify` counts the rows that may have been deleted as doubtful. Run more often, or raise delete.retention.ms.",
     )
 
 

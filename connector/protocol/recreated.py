@@ -57,6 +57,7 @@ def retirement(
         },
         since=moved(position.since),
         lost=tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in position.lost),
+        missed=tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in position.missed),
         delivery=position.delivery,
         # Those of other topics stay: they tell whether a log was cut.
         leaders={

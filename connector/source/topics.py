@@ -7,11 +7,10 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.admin import ConfigResource
 from kafka.errors import (
     KafkaConnectionError,
     LeaderNotAvailableError,
@@ -27,6 +26,7 @@ from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPat
 from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated, refuse_refilled
 from connector.source.asked_again import asked_again
 from connector.source.open_transactions import OpenTransactions
+from connector.source.topic_settings import Tombstones, cleanup_policies
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.event_time import time_at
@@ -55,8 +55,11 @@ class _Partitions:
 class KafkaSource:
     """The topics of one pipeline. It reads as ``read_committed``, is in no consumer group and stores nothing."""
 
-    def __init__(self, options: Source) -> None:
+    def __init__(self, options: Source, *, with_deletes: bool = False) -> None:
+        """``with_deletes``: whether a delete in the topics changes a row of a sink."""
         self._options = options
+        self._with_deletes = with_deletes
+        self._tombstones = Tombstones()
         self._servers = options.kafka_options["bootstrap.servers"]
         self._admin_client: KafkaAdminClient | None = None
         self._reader: KafkaConsumer | None = None
@@ -152,11 +155,11 @@ class KafkaSource:
 
     def cleanup_policies(self, topics: Collection[str]) -> Mapping[str, str | None]:
         """The ``cleanup.policy`` of these topics. None: it can't be read. Raises BrokerUnreachable."""
-        asked = [ConfigResource("topic", name, ["cleanup.policy"]) for name in sorted(topics)]
-        with answering(self._servers):
-            found = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
-        # Without the right to ask, kafka-python gives a topic without settings.
-        return {name: found.get(name, {}).get("cleanup.policy", {}).get("value") for name in topics}
+        return cleanup_policies(self._admin, self._servers, topics)
+
+    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
+        """See ``protocol.recover.Kept``, ``Tombstones.kept``. Raises BrokerUnreachable."""
+        return self._tombstones.kept(self._admin, self._servers, topics) if self._with_deletes else {}
 
     def _ends_of(
         self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None

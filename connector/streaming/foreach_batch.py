@@ -172,6 +172,7 @@ class _Query:
             position,
             held,
             work.topics.remaining(held),
+            work.topics.tombstones_kept,
             now=datetime.now(timezone.utc),
             continue_on_data_loss=work.continue_on_data_loss,
         )

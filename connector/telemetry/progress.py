@@ -115,3 +115,5 @@ class _Lines:
             )
             for gap in done.epoch.lost_now:
                 self.say(f"[yellow]lost[/] {gap}: no longer in Kafka")
+            for gap in done.epoch.missed_now:
+                self.say(f"[yellow]lost[/] deletes in {gap}, maybe: its topic is compacted")

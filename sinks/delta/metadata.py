@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,7 +20,7 @@ FORMAT = 2
 number of partitions is packed, where it is much; else commits are written as 1."""
 _MUCH = 32_768
 """Characters: some 500 partitions."""
-_PACKED = ("offsets", "since", "lost", "clock", "leaders")
+_PACKED = ("offsets", "since", "lost", "missed", "clock", "leaders")
 _UNPACKED_BYTES = 256 << 20
 """More isn't read: whoever may write to the table could pack anything."""
 
@@ -83,7 +83,11 @@ class CommitMetadata:
         if position.group:
             fields["group"] = position.group
         if position.lost:
-            fields["lost"] = [[gap.topic, gap.partition, gap.start, gap.end] for gap in position.lost]
+            fields["lost"] = _ranges(position.lost)
+        if position.began_at:
+            fields["began_at"] = position.began_at.isoformat()
+        if position.missed:
+            fields["missed"] = _ranges(position.missed)
         if position.clock != Clock():
             fields["clock"] = position.clock.to_dict()
         if position.batch:
@@ -144,6 +148,8 @@ class CommitMetadata:
                 clock=Clock.from_dict(fields.get("clock", {})),
                 batch=str(fields.get("batch", "")),
                 leaders=flat(fields.get("leaders", {})),
+                began_at=datetime.fromisoformat(fields["began_at"]) if fields.get("began_at") else None,
+                missed=tuple(OffsetRange(*gap) for gap in fields.get("missed", ())),
             )
             of, epoch = fields.get("folded") or ("", None)
             folded = Folded(str(of), int(epoch)) if epoch is not None else None
@@ -171,6 +177,10 @@ def pipeline_of(text: str | None) -> str | None:
         return None
     name = fields.get("pipeline")
     return name if isinstance(name, str) else None
+
+
+def _ranges(ranges: Sequence[OffsetRange]) -> list[list[object]]:
+    return [[gap.topic, gap.partition, gap.start, gap.end] for gap in ranges]
 
 
 def _text(fields: Mapping[str, object]) -> str:

@@ -128,7 +128,7 @@ class KafkaTopic:
         return found is None or bool(found.replaced)
 
     def remind(self, epoch: Epoch, reads: Mapping[str, Any], *, done: bool) -> Position | None:
-        """Commit the offsets of the group anew, which Kafka has forgotten. See ``sinks.contract.Forgetful``.
+        """Commit the offsets of the group anew, which Kafka has forgotten. See ``sinks.optional.Forgetful``.
 
         The messages stay as they are. A crash on the way leaves no offsets, or all of them. A process that was fenced
         here finds them, and goes on. Raises PositionMismatch, TableReplaced, BrokerUnreachable or CommitUnknown.

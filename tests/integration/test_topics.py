@@ -18,7 +18,7 @@ from connector.config.source import Source
 from connector.lab.bench.broker import Broker
 from connector.protocol.steps import Event, Step
 from connector.source.topics import KafkaSource
-from sinks.errors import TopicMissing, TopicRecreated
+from sinks.errors import OffsetsLost, TopicMissing, TopicRecreated
 from sinks.offsets import OffsetRange
 
 
@@ -158,6 +158,47 @@ def test_a_compacted_topic_has_gaps_and_no_loss(own: Broker, lake: Lake) -> None
     assert [row[0] for row in lake.sql("SELECT _offset FROM {t} WHERE _offset >= 10 ORDER BY 1")] == left
     assert sum(pipeline.status().lag.values()) == 0
     assert "lost" not in lake.metadata()[-1]
+
+
+@pytest.mark.breadth
+def test_a_delete_that_compaction_took_before_it_was_read_is_never_passed_in_silence(own: Broker, lake: Lake) -> None:
+    settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
+    own.create_topic("deleted", 1, {**settings, "delete.retention.ms": "0"})
+    topic = lake.topic = Topic(own, "deleted")
+    topic.send_rows([("a", 1), ("b", 1)])
+    by_key = {"key": {"format": "string"}, "sink": {"key": "_key", "path": str(lake.path("by_key"))}, "name": "by_key"}
+    pipelines = [lake.pipeline("upsert"), lake.pipeline("upsert", **by_key)]
+    for pipeline in pipelines:
+        pipeline.run()
+        assert pipeline.run().epochs == 0, "nothing is waiting, so nothing can be missing"
+    topic.send(("a", None))
+
+    def left() -> list[str]:
+        consumer = KafkaConsumer(bootstrap_servers=own.bootstrap)
+        at = TopicPartition("deleted", 0)
+        consumer.assign([at])
+        consumer.seek(at, 0)
+        end, found = consumer.end_offsets([at])[at], []
+        while consumer.position(at) < end:
+            found += [record.key.decode() for records in consumer.poll(timeout_ms=200).values() for record in records]
+        consumer.close()
+        return found
+
+    def cleaned() -> bool:
+        topic.send_rows([("last", len(left()))])  # a segment is closed by what comes after it
+        return "a" not in left()
+
+    wait_until(cleaned, 60, "the cleaner")
+    for pipeline in pipelines:
+        with pytest.raises(OffsetsLost, match=r"(?s)Deletes since .* may be gone .* deleted-0 \[2, "):
+            pipeline.run()
+    assert "a" in dict(lake.rows("upsert"))
+    past = {"source": {"on_data_loss": "continue"}}
+    for again in (lake.pipeline("upsert", **past), lake.pipeline("upsert", **by_key, **past)):
+        again.run()
+        found = again.verify()
+        assert (found.verdict.value, found.tables[0].totals["doubtful"]) == ("UNKNOWN", 1), str(found.tables[0])
+    assert lake.metadata("upsert")[-1]["missed"][0][:3] == ["deleted", 0, 2]
 
 
 @pytest.mark.breadth

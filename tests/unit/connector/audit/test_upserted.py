@@ -16,7 +16,7 @@ FACTS: dict[str, Any] = {
     "r_zone": "checked", "r_k0": 1, "r_before": False, "r_marked": False, "r_compacted": False, "r_topic": "t",
     "r_partition": 0, "r_offset": 5, "r_values": "new", "row_order": 30, "e_state": "alive", "e_moved": False,
     "e_topic": "t", "e_partition": 0, "e_offset": 5, "e_values": "new", "e_order": 30, "e_gone": None,
-    "e_deleted_later": False, "e_truncated": None,
+    "e_deleted_later": False, "e_truncated": None, "c_missed": 0, "c_to_end": True,
 }  # fmt: skip
 
 
@@ -32,12 +32,16 @@ def pipeline(sink: dict[str, Any], **more: Any) -> PipelineConfig:
     )
 
 
-def kind(*, ordered: bool, **facts: Any) -> str:
+def kind(*, ordered: bool, all_of_key: bool = False, **facts: Any) -> str:
     config = pipeline({"key": "k", **({"sequence_by": "n"} if ordered else {})})
-    sql = kind_sql(COLUMNS, config.sinks[0], whole=False, sure=False, later=False, merged=False, truncates=True)  # type: ignore[arg-type]
+    sql = kind_sql(
+        COLUMNS, config.sinks[0], whole=False, sure=False, later=False, merged=False, truncates=True,  # type: ignore[arg-type]
+        all_of_key=all_of_key,
+    )  # fmt: skip
     sql = re.sub(r"struct\(r_sequence AS .*?r_offset AS e_offset\)", "row_order", sql)
     sql = re.sub(r"\bIF\(", "iif(", sql).replace("<=>", "IS").replace("e_gone.e_offset", "e_gone")
     sql = re.sub(r"r_values\.v\d", "r_values", sql).replace("WHEN alike", "WHEN e_values IS r_values")
+    sql = sql.replace("claim.", "c_")
     facts = {**FACTS, **facts}
     row = ", ".join(f"? AS {name}" for name in facts)
     found = sqlite3.connect(":memory:").execute(f"SELECT {sql} FROM (SELECT {row})", [*facts.values()]).fetchone()[0]
@@ -96,6 +100,34 @@ def test_a_truncate_removes_rows_of_whose_key_kafka_shows_nothing(place: dict[st
         assert kind(ordered=True, e_state=None, e_truncated=truncate, **place) == expected
     assert kind(ordered=True, e_state=None, e_truncated=40, r_k0=None, **place) == "resurrected"
     assert kind(ordered=True, e_state="alive", e_truncated=40, **{**place, "r_zone": "checked"}) != "resurrected"
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_row_of_whose_key_kafka_shows_nothing_may_have_been_deleted_where_the_pipeline_came_too_late(
+    ordered: bool,
+) -> None:
+    gone = {"e_state": None, "r_compacted": True}
+    assert kind(ordered=ordered, **gone) == "unchecked", "a pipeline that came in time has seen every delete"
+    assert kind(ordered=ordered, **gone, c_missed=6) == "doubtful"
+    assert kind(ordered=ordered, **gone, c_missed=6, r_zone="unchecked") == "doubtful"
+    others: list[tuple[dict[str, Any], str]] = [
+        ({"c_missed": 5}, "unchecked"),  # the row was read after that
+        ({"r_marked": True}, "unchecked"),  # and is deleted
+        ({"r_before": True}, "held_before"),
+        ({"r_zone": "ahead"}, "unexpected"),
+        ({"r_compacted": False}, "unexpected"),
+        ({"e_state": "alive"}, "right"),
+    ]
+    for other, expected in others:
+        assert kind(ordered=ordered, **{**gone, "c_missed": 6, **other}) == expected
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_compaction_leaves_the_last_record_of_a_key_unless_that_is_a_delete(ordered: bool) -> None:
+    gone: dict[str, Any] = {"e_state": None, "r_compacted": True, "all_of_key": True}
+    assert kind(ordered=ordered, **gone) == "doubtful"
+    assert kind(ordered=ordered, **gone, c_to_end=False) == "unchecked", "a later one may lie behind the claim"
+    assert kind(ordered=ordered, **gone, r_zone="unchecked") == "unchecked", "retention took it"
 
 
 TEXT = {"key": {"format": "string"}}

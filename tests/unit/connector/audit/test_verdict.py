@@ -80,14 +80,23 @@ def test_the_versions_that_led_to_one_follow_restores(version: int, restored: di
 
 def test_metadata_is_read_and_a_newer_format_refused() -> None:
     text = json.dumps(
-        {"lakelock": 1, "pipeline": "p", "epoch": 3, "offsets": {"t": {"0": 9}}, "lost": [["t", 0, 2, 4]], "new": 1}
-    )
+        {"lakelock": 1, "pipeline": "p", "epoch": 3, "offsets": {"t": {"0": 9}}, "lost": [["t", 0, 2, 4]], "new": 1,
+         "missed": [["t", 0, 5, 9]]}
+    )  # fmt: skip
     found = metadata(text, version=7, pipeline="p")
-    assert found == Metadata(7, 3, {P0: 9}, None, {}, (Range("t", 0, 2, 4),), "transactional")
+    missed = (Range("t", 0, 5, 9),)
+    assert found == Metadata(7, 3, {P0: 9}, None, {}, (Range("t", 0, 2, 4),), "transactional", missed=missed)
     for broken in ("", "[]", '{"lakelock": 1}', '{"lakelock": 1, "epoch": 1, "offsets": 5}'):
         assert metadata(broken, version=7, pipeline="p") is None
     with pytest.raises(UnsupportedFormat, match="in format 3"):
         metadata(text.replace(": 1,", ": 3,", 1), version=7, pipeline="p")
+
+
+def test_rows_from_before_what_was_read_too_late_may_have_been_deleted() -> None:
+    missed = (Range("t", 0, 2, 4), Range("t", 0, 7, 9))
+    claim, _ = claim_of(meta(missed=missed), rows=never)
+    cut = bounds(claim, Held({P0: 0, P1: 0}, {P0: 10, P1: 6}, {"t": "id"}, frozenset({"t"})))
+    assert [(part.at, part.missed, part.to_end) for part in cut] == [(P0, 7, True), (P1, 0, False)]
 
 
 def test_a_transactional_claim_is_what_the_commit_says() -> None:

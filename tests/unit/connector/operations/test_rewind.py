@@ -56,6 +56,7 @@ def topics(
         deleted=lambda asked: {*deleted} & {*asked},
         cleanup_policies=lambda asked: {topic: (policies or {}).get(topic, "delete") for topic in asked},
         at=at,
+        tombstones_kept=lambda asked: {},
     )
 
 

@@ -53,7 +53,7 @@ def planned(
     def remaining(partitions: Collection[TopicPartition]) -> dict[TopicPartition, Remains]:
         return {at: Remains(held.beginnings[at]) for at in partitions}
 
-    return epoch_of(of, "p", "run", position, held, remaining, now=NOW, continue_on_data_loss=continue_)
+    return epoch_of(of, "p", "run", position, held, remaining, lambda _: {}, now=NOW, continue_on_data_loss=continue_)
 
 
 def test_the_first_batch_is_taken_whole_from_where_the_query_begins() -> None:

@@ -3,9 +3,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from connector.protocol.plan import next_epoch
 from connector.protocol.recover import (
     HeldBack,
+    Kept,
     Remaining,
     Remains,
     Resumption,
@@ -15,7 +19,7 @@ from connector.protocol.recover import (
     readable,
     resume,
 )
-from sinks.contract import Position
+from sinks.contract import Epoch, Position
 from sinks.errors import OffsetsForgotten, OffsetsLost, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -216,3 +220,83 @@ def test_offsets_that_a_group_has_forgotten_are_not_those_of_the_hand_over() -> 
         reached(stood, Offsets(), kafka, "g")
     again = held({"t": {"0": 0, "1": 0}}, {"t": {"0": 2, "1": 2}}, {"t": "another"})
     assert reached(stood, Offsets(), again, "g") == stood.offsets  # it was recreated, which is told as such
+
+
+def kept_for(seconds: int) -> Kept:
+    return lambda topics: dict.fromkeys(topics & {"t"}, timedelta(seconds=seconds))
+
+
+def late(position: Position, kafka: TopicsHeld, kept: Kept) -> tuple[OffsetRange, ...]:
+    """What may lack deletes. Where there is any, a run stops, unless the user lets it go on."""
+    found = resume(position, kafka, never, left(), kept=kept, continue_on_data_loss=True)
+    if found.missed:
+        with pytest.raises(OffsetsLost, match="may be gone from compacted topics") as refused:
+            resume(position, kafka, never, left(), kept=kept)
+        assert "on_data_loss: continue" in refused.value.hint
+    else:
+        assert resume(position, kafka, never, left(), kept=kept) == found
+    return found.missed
+
+
+@given(
+    read_to=st.none() | st.integers(0, 9), began_at=st.none() | st.integers(0, 9), wrote=st.integers(0, 20),
+    cleaned=st.integers(0, 20), kept=st.integers(0, 9), now=st.integers(0, 40),
+)  # fmt: skip
+def test_no_tombstone_is_gone_before_it_was_read_in_silence(
+    read_to: int | None, began_at: int | None, wrote: int, cleaned: int, kept: int, now: int
+) -> None:
+    """The row was read, or was there to be read, when the pipeline began or read everything: its tombstone isn't
+    cleaned before that. Kafka removes it so much later."""
+    second = [WROTE + timedelta(seconds=number) for number in range(41)]
+    position = replace(
+        at({"t": {"0": 5}}),
+        read_to=None if read_to is None else second[read_to],
+        began_at=None if began_at is None else second[began_at],
+    )
+    known = max((time for time in (read_to, began_at) if time is not None), default=0)
+    gone = max(known, wrote, cleaned) + kept <= now
+    kafka = replace(held({"t": {"0": 0}}, {"t": {"0": 9}}), asked_at=second[now])
+    found = late(position, kafka, kept_for(kept))
+    assert found in ((), (OffsetRange("t", 0, 5, 9),))
+    if gone:
+        assert found
+    if known + kept > now and (read_to, began_at) != (None, None):
+        assert not found, "a pipeline that comes in time isn't stopped"
+
+
+def test_where_no_delete_can_be_missing_a_run_goes_on_however_late_it_is() -> None:
+    kafka = replace(held({"t": {"0": 0}}, {"t": {"0": 9}}), asked_at=WROTE)
+    position = replace(at({"t": {"0": 5}}), read_to=WROTE - timedelta(days=2))
+    day, everything = kept_for(86_400), OffsetRange("t", 0, 5, 9)
+    assert late(position, kafka, day) == (everything,)
+    assert late(replace(position, read_to=None, committed_at=WROTE), kafka, day) == (), "an earlier version's commit"
+    assert late(replace(position, read_to=None), kafka, day) == (everything,), "nothing tells when it was"
+    goes_on = [
+        replace(position, offsets=Offsets({AT: 9})),  # nothing was written since
+        replace(position, since=Offsets({AT: 5})),  # no row is there yet
+        replace(position, delivery="idempotent"),  # its offsets are in a group, and nobody knows
+        replace(position, read_to=WROTE - timedelta(hours=23)),
+        replace(position, began_at=WROTE - timedelta(hours=23)),
+        replace(position, missed=(OffsetRange("t", 0, 3, 9),)),  # passed by an epoch that didn't get to the end
+    ]
+    for each in goes_on:
+        assert late(each, kafka, day) == ()
+    assert late(replace(position, missed=(OffsetRange("t", 0, 3, 5),)), kafka, day) == (everything,)
+    assert late(position, kafka, lambda _: {}) == (), "not compacted"
+
+
+def test_an_epoch_keeps_what_it_was_too_late_for_and_when_its_pipeline_began() -> None:
+    kafka = replace(held({"t": {"0": 0}}, {"t": {"0": 9}}), asked_at=WROTE)
+    first = next_epoch("p", "o", None, Resumption(kafka.beginnings), kafka, max_records=5, now=WROTE)
+    assert first is not None
+    assert (first.position().began_at, first.read_to) == (WROTE, None)
+    later = WROTE + timedelta(days=1)
+    kafka = replace(kafka, asked_at=later)
+    passed = resume(first.position(), kafka, never, left(), kept=kept_for(60), continue_on_data_loss=True)
+    second = next_epoch("p", "o", first.position(), passed, kafka, max_records=2, now=later)
+    assert second is not None
+    stands = second.position()
+    assert (stands.began_at, stands.missed) == (WROTE, (OffsetRange("t", 0, 5, 9),))
+    assert late(stands, kafka, kept_for(60)) == (), "the rest of it is passed already"
+    nothing = Epoch.of_no_records(stands, pipeline="p", owner="o").position()
+    assert (nothing.began_at, nothing.missed) == (WROTE, stands.missed)

@@ -1,5 +1,6 @@
 """What a run is told of Kafka if it reads up to a point in time."""
 
+import time
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any, cast
@@ -59,6 +60,36 @@ def test_a_missing_topic_is_named_with_the_nearest_one(
     with pytest.raises(TopicMissing) as caught:
         source.look()
     assert (caught.value.topic, "orders" in caught.value.hint) == (named, True)
+
+
+def test_how_long_tombstones_stay_is_asked_once_a_minute_and_only_for_sinks_with_deletes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def describe_configs(topics: Any, config_filter: str) -> Any:
+        asked.append([each.name for each in topics])
+        kept = {"delete.retention.ms": {"value": "60000"}}
+        return {
+            "topic": {
+                "a": {"cleanup.policy": {"value": "compact,delete"}, **kept},
+                "b": {"cleanup.policy": {"value": "delete"}, **kept},
+                "c": {},
+            }
+        }
+
+    monkeypatch.setattr(KafkaSource, "_admin", SimpleNamespace(describe_configs=describe_configs))
+    options = Options.model_validate({"topics": ["a", "b", "c"], "kafka": {"bootstrap.servers": "b:9092"}})
+    assert (KafkaSource(options).tombstones_kept({"a"}), asked) == ({}, [])
+    source = KafkaSource(options, with_deletes=True)
+    for _ in range(2):
+        assert source.tombstones_kept({"a", "b", "c"}) == {"a": timedelta(minutes=1)}
+    assert asked == [["a", "b", "c"]]
+    assert source.tombstones_kept({"b"}) == {}
+    later = time.monotonic() + 61
+    monkeypatch.setattr("connector.source.topic_settings.time.monotonic", lambda: later)
+    assert source.tombstones_kept({"b"}) == {}
+    assert asked == [["a", "b", "c"], ["b"], ["b"]]
 
 
 def test_a_cleanup_policy_that_the_user_may_not_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
