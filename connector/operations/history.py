@@ -335,6 +335,9 @@ def _notes(before: Position | None, after: Position, runs: Sequence[str]) -> lis
             notes.append(f"epoch numbers from {before.epoch + 1} to {after.epoch - 1} have no commit")
         if after.owner in runs and runs[-1] != after.owner:
             notes.append(f"run {short(after.owner)} goes on after another run's epoch: two were active")
+    missed = [str(gap) for gap in after.missed if before is not None and gap not in before.missed]
+    if missed:
+        notes.append(f"deletes may be missing in {', '.join(missed)}")
     if after.batch:
         of_letters = letters_version(after.batch) is not None
         notes.append("dead letters sent again" if of_letters else f"batch {after.batch} of a streaming query")

@@ -1,7 +1,8 @@
 """What of a streaming query's batch a sink doesn't hold yet."""
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,7 @@ def planned(
     continue_: bool = False,
     cut_at: int | None = None,
     held_back: Mapping[TopicPartition, HeldBack] | None = None,
+    compacted: bool = False,
 ) -> Epoch | None:
     """``cut_at``: where the log of leader epoch 3 ends in that of epoch 4; None: there was no election."""
     held = TopicsHeld(
@@ -53,7 +55,10 @@ def planned(
     def remaining(partitions: Collection[TopicPartition]) -> dict[TopicPartition, Remains]:
         return {at: Remains(held.beginnings[at]) for at in partitions}
 
-    return epoch_of(of, "p", "run", position, held, remaining, lambda _: {}, now=NOW, continue_on_data_loss=continue_)
+    def kept(topics: Collection[str]) -> dict[str, timedelta]:
+        return dict.fromkeys(topics, timedelta(days=1)) if compacted else {}
+
+    return epoch_of(of, "p", "run", position, held, remaining, kept, now=NOW, continue_on_data_loss=continue_)
 
 
 def test_the_first_batch_is_taken_whole_from_where_the_query_begins() -> None:
@@ -165,3 +170,15 @@ def test_a_batch_of_a_log_that_was_cut_before_the_position_is_refused() -> None:
     with pytest.raises(OffsetsLost, match="was cut at offset 4 "):
         planned(following, first.position(), cut_at=4)
     assert planned(following, first.position(), cut_at=5) is not None
+
+
+def test_a_batch_that_comes_later_than_tombstones_stay_is_refused() -> None:
+    of, stood = batch(3, offsets(5), offsets(9)), replace(stands(4, offsets(5)), read_to=NOW - timedelta(days=2))
+    assert planned(of, stood) is not None
+    with pytest.raises(OffsetsLost, match=r"may be gone from compacted topics .* t-0 \[5, 9\)"):
+        planned(of, stood, compacted=True)
+    epoch = planned(of, stood, compacted=True, continue_=True)
+    assert epoch is not None
+    assert (epoch.ranges, epoch.missed) == ((OffsetRange("t", 0, 5, 9),),) * 2
+    assert planned(of, stands(5, offsets(9)), compacted=True) is None, "the query's repetition of it"
+    assert planned(of, replace(stood, read_to=NOW - timedelta(hours=2)), compacted=True) is not None

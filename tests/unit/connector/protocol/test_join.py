@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from connector.protocol.join import next_to_join
 from connector.protocol.recover import HeldBack, Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -85,6 +85,16 @@ def test_it_keeps_what_it_has_lost_itself() -> None:
     goal = replace(stands(5, {A: 10}), lost=())
     first = next_to_join(goal, None, Resumption(Offsets({A: 4})), held(Offsets({A: 12})), owner="o", max_records=3)
     assert (first.number, first.since, first.lost) == (1, Offsets({A: 4}), ())
+
+
+def test_it_keeps_when_it_began_itself_and_what_it_came_too_late_for() -> None:
+    there = held(Offsets({A: 12}))
+    now = there.asked_at
+    goal, gap = replace(stands(5, {A: 10}), began_at=now - timedelta(days=99)), OffsetRange("t", 0, 7, 10)
+    first = next_to_join(goal, None, Resumption(Offsets({A: 4})), there, owner="o", max_records=3)
+    late, later = Resumption(first.offsets, missed=(gap,)), replace(there, asked_at=now + timedelta(days=9))
+    last = next_to_join(goal, first.position(), late, later, owner="o", max_records=9)
+    assert [(each.began_at, each.missed) for each in (first, last)] == [(now, ()), (now, (gap,))]
 
 
 def test_a_partition_that_has_more_is_not_idle() -> None:
