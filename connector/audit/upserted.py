@@ -127,12 +127,8 @@ def kind_sql(
     every change. ``all_of_key``: compaction leaves the last record of a row's key, unless that is a delete.
     """
     no_key = " OR ".join(f"r_k{index} IS NULL" for index in range(len(sink.key)))
-    blank = " AND ".join(
-        [
-            "r_marked",
-            *(f"r_values.v{index} IS NULL" for index, name in enumerate(columns.names) if name not in sink.key),
-        ]
-    )
+    nulls = (f"r_values.v{index} IS NULL" for index, name in enumerate(columns.names) if name not in sink.key)
+    blank = " AND ".join(["r_marked", *nulls])
     removed = "r_zone = 'unchecked' OR r_compacted"
     if sink.sequence_by is not None:
         order = "struct(r_sequence AS e_sequence, r_topic AS e_topic, r_partition AS e_partition, r_offset AS e_offset)"
