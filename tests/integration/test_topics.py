@@ -197,7 +197,7 @@ def test_a_delete_that_compaction_took_before_it_was_read_is_never_passed_in_sil
     for again in (lake.pipeline("upsert", **past), lake.pipeline("upsert", **by_key, **past)):
         again.run()
         found = again.verify()
-        assert (found.verdict.value, found.tables[0].totals["doubtful"]) == ("UNKNOWN", 1), str(found.tables[0])
+        assert (found.verdict.value, found.tables[0].totals["doubtful"]) == ("unknown", 1), str(found.tables[0])
     assert lake.metadata("upsert")[-1]["missed"][0][:3] == ["deleted", 0, 2]
 
 
