@@ -28,7 +28,7 @@ def places(found: Audit) -> dict[str, Any]:
 def group_offsets(topic: Topic, offsets: dict[int, int], *groups: str) -> None:
     """Commit next offsets of a topic for consumer groups. A new broker has no coordinator for them at first."""
     from kafka import KafkaAdminClient
-    from kafka.errors import CoordinatorNotAvailableError
+    from kafka.errors import CoordinatorNotAvailableError, NoError
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
     stored = {TopicPartition(topic.name, at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
@@ -36,10 +36,10 @@ def group_offsets(topic: Topic, offsets: dict[int, int], *groups: str) -> None:
 
     def is_stored(group: str) -> bool:
         try:
-            admin.alter_group_offsets(group, stored)
+            refused = admin.alter_group_offsets(group, stored).values()
         except CoordinatorNotAvailableError:
             return False
-        return True
+        return all(error is NoError for error in refused)
 
     for group in groups:
         wait_until(partial(is_stored, group), what="a coordinator")
