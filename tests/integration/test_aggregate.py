@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bench import START, Bench, ListedTopic
 from fakes import Crash
 from hypothesis import given
 from hypothesis import strategies as st
 from suites import draws
 
-from bench import START, Bench, ListedTopic
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch
 from sinks.delta.restore import BY_REWIND, restore
