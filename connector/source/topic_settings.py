@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -10,6 +11,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource
 
 from sinks.kafka import answering
+
+log = logging.getLogger("lakelock.source")
 
 _POLICY, _KEPT = "cleanup.policy", "delete.retention.ms"
 _KEPT_BY_DEFAULT = 86_400_000
@@ -28,12 +31,13 @@ class Tombstones:
     def __init__(self) -> None:
         self._known: Mapping[str, timedelta] = {}
         self._of: Collection[str] = ()
+        self._untold: set[str] = set()
         self._until = 0.0
 
     def kept(self, admin: KafkaAdminClient, servers: str, topics: Collection[str]) -> Mapping[str, timedelta]:
         """Of these topics the compacted ones, and ``delete.retention.ms`` of each. Raises BrokerUnreachable.
 
-        A topic whose settings the user may not read isn't in it.
+        A topic whose settings the user may not read isn't in it. The log says so, once.
         """
         if set(topics) != set(self._of) or time.monotonic() >= self._until:
             asked = _settings(admin, servers, topics, _POLICY, _KEPT)
@@ -42,8 +46,18 @@ class Tombstones:
                 for topic, settings in asked.items()
                 if "compact" in (settings.get(_POLICY) or "")
             }
+            self._warn({topic for topic, settings in asked.items() if _POLICY not in settings})
             self._of, self._until = set(topics), time.monotonic() + _KNOWN_SECONDS
         return self._known
+
+    def _warn(self, untold: set[str]) -> None:
+        if new := sorted(untold - self._untold):
+            log.warning(
+                "Kafka doesn't tell whether %s is compacted, so a run doesn't see whether deletes are gone that it has "
+                "never read: allow its user DESCRIBE_CONFIGS of the topic",
+                ", ".join(new),
+            )
+        self._untold |= untold
 
 
 def _settings(

@@ -63,7 +63,7 @@ def test_a_missing_topic_is_named_with_the_nearest_one(
 
 
 def test_how_long_tombstones_stay_is_asked_once_a_minute_and_only_for_sinks_with_deletes(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[Any] = []
 
@@ -90,6 +90,9 @@ def test_how_long_tombstones_stay_is_asked_once_a_minute_and_only_for_sinks_with
     monkeypatch.setattr("connector.source.topic_settings.time.monotonic", lambda: later)
     assert source.tombstones_kept({"b"}) == {}
     assert asked == [["a", "b", "c"], ["b"], ["b"]]
+    assert source.tombstones_kept({"c"}) == {}
+    (told,) = caplog.messages
+    assert told.startswith("Kafka doesn't tell whether c is compacted")
 
 
 def test_a_cleanup_policy_that_the_user_may_not_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
