@@ -34,6 +34,7 @@ from connector.audit.claim import (
     claimed,
     not_from_earliest,
     refuse_recreated,
+    shows_all,
     unchecked,
     unnamed,
 )
@@ -120,8 +121,7 @@ def audit(
     counts, gone = unless_others(compared.counts, later)
     # Where nobody knows what it held then, nobody knows either when the pipeline began.
     since_then = later if pinned.earlier.known else foreign
-    cant_show = unchecked(pinned.cut) or any(part.compacted for part in pinned.cut)
-    behind = hidden(since_then, compared.counts) if cant_show else []
+    behind = [] if shows_all(pinned.cut) else hidden(since_then, compared.counts)
     parts = partitions(counts, pinned.claim)
     held = sum(part.counts["held_before"] for part in parts)
     before = not_compared(pinned.earlier, held, alone=not pinned.others)

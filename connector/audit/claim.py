@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sinks.errors import TopicRecreated, UnsupportedFormat
-from sinks.plurals import plural
+from sinks.plurals import first_of, plural
 
 FORMAT = 2
 _UNPACKED_BYTES = 256 << 20
@@ -86,6 +86,7 @@ class Metadata:
     folded: tuple[str, int] | None = None
     """Of a change log: Delta's id of its table, and an epoch that this had by then."""
     missed: tuple[Range, ...] = ()
+    """As in ``Claim``."""
 
     @property
     def ids(self) -> dict[str, str | None]:
@@ -276,10 +277,9 @@ def not_from_earliest(found: Metadata | None, claim: Claim, beginnings: Next) ->
     before = {at: start - beginnings[at] for at, start in starts.items() if beginnings.get(at, start) < start}
     if not before:
         return []
-    shown = ", ".join(f"{at.topic}-{at.partition} at {starts[at]}" for at in sorted(before)[:_SHOWN])
-    more = ", ..." if len(before) > _SHOWN else ""
+    shown = first_of([f"{at.topic}-{at.partition} at {starts[at]}" for at in sorted(before)], _SHOWN)
     return [
-        f"The table's commits say that the pipeline began later than the earliest records ({shown}{more}), although "
+        f"The table's commits say that the pipeline began later than the earliest records ({shown}), although "
         f"the file says start: earliest. Kafka holds {plural(sum(before.values()), 'offset')} from before that, which "
         f"{'is' if sum(before.values()) == 1 else 'are'} not part of the claim."
     ]
@@ -297,7 +297,7 @@ def unnamed(found: Metadata | None, claim: Claim, held: Held, logged: Next) -> l
     )
     if not of_none:
         return []
-    shown = ", ".join(f"{at.topic}-{at.partition}" for at in of_none[:_SHOWN]) + (", ..." * (len(of_none) > _SHOWN))
+    shown = first_of([f"{at.topic}-{at.partition}" for at in of_none], _SHOWN)
     count = plural(sum(there[at] for at in of_none), "offset")
     return [f"No commit of the pipeline names {shown}, where Kafka holds {count}: none of them is part of the claim."]
 
@@ -358,6 +358,11 @@ def bounds(claim: Claim, held: Held) -> list[Bounds]:
         to_end = held.ends.get(at) == end
         cut.append(Bounds(at, since, begin, stop, end, compacted, lost, untold, missed, to_end))
     return cut
+
+
+def shows_all(cut: Sequence[Bounds]) -> bool:
+    """Whether Kafka shows every record of the claim: nothing has removed one, nor may have compacted one away."""
+    return not unchecked(cut) and not any(part.compacted for part in cut)
 
 
 def unchecked(cut: Sequence[Bounds]) -> list[Range]:

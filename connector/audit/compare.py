@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.bitemporal import recorded_versions
-from connector.audit.claim import Bounds, unchecked
+from connector.audit.claim import Bounds, shows_all
 from connector.audit.debezium import passed_over, with_its_own_rules
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.flows import of_flow, united
@@ -103,7 +103,7 @@ def compare(
     made, rows, notes = _in_both(config, replace(made, numbered=forms.numbered), rows, forms)
     of_fields, dropped = fields_without_column(config, records, forms.value, rows.columns, cut, letters)
     made = replace(made, frame=made.frame.where(f"NOT {passed_over(config, made.columns.names)}"))
-    gone, unknown = bool(unchecked(cut)) or any(part.compacted for part in cut), list[str]()
+    gone, unknown = not shows_all(cut), list[str]()
     whole = not gone and unread is None
     if isinstance(sink, DeltaAggregateSink):
         found, more = aggregated(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from connector.audit.verdict import FAULTS
-from sinks.plurals import plural
+from sinks.plurals import first_of, plural
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -74,7 +74,7 @@ def hidden(foreign: Sequence[Foreign], counts: Sequence[Mapping[str, Any]]) -> l
     rows = None if any(each.rows is None for each in took) else sum(each.rows or 0 for each in took)
     if not took or (rows is not None and rows <= shown):
         return []
-    named = ", ".join(str(each.version) for each in took[:_SHOWN]) + (", ..." if len(took) > _SHOWN else "")
+    named = first_of([str(each.version) for each in took], _SHOWN)
     versions = f"Version {named} is" if len(took) == 1 else f"Versions {named} are"
     what = "rows" if rows is None else plural(rows, "row")
     return [

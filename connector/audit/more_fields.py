@@ -10,6 +10,7 @@ from connector.audit.exact_json import LENIENT, STRICT
 from connector.audit.formats import Form, learns_columns
 from connector.audit.records import PLACE, beyond
 from connector.config import DeltaAggregateSink, KeyedSink, PipelineConfig
+from sinks.plurals import first_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,11 +41,19 @@ def fields_without_column(
     A sink that names its columns takes no others, but all fields inside of them. Runs one Spark job: only names leave
     the executors.
     """
-    names = _fields(config, records, form, table, cut, letters)
+    from pyspark.sql import functions as F
+
+    if not learns_columns(config) or isinstance(config.sinks[0], DeltaAggregateSink):
+        return [], []
+    claimed = records.where(f"NOT {beyond(cut, 'topic', 'partition', 'offset')}")
+    if letters is not None:
+        aside = letters.selectExpr(*(f"{name} AS l{name}" for name in PLACE))
+        same = F.expr(" AND ".join(f"{name.removeprefix('_')} = l{name}" for name in PLACE))
+        claimed = claimed.join(aside, same, "left_anti")
+    names = _fields(config, claimed, form, table)
     if not names:
         return [], []
-    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-    told = f"The table has no column for these fields of records, which aren't compared: {shown}."
+    told = f"The table has no column for these fields of records, which aren't compared: {first_of(names, _SHOWN)}."
     if form.permissive or (config.on_bad_record == "dead_letter" and letters is None):
         return [told], []
     return [], [
@@ -53,31 +62,17 @@ def fields_without_column(
     ]
 
 
-def _fields(
-    config: PipelineConfig,
-    records: DataFrame,
-    form: Form,
-    table: Sequence[str],
-    cut: Sequence[Bounds],
-    letters: DataFrame | None,
-) -> list[str]:
-    """The paths of some of these fields, one more than are shown."""
+def _fields(config: PipelineConfig, claimed: DataFrame, form: Form, table: Sequence[str]) -> list[str]:
+    """The paths of some of these fields, one more than are shown. ``claimed``: the records that make rows."""
     from pyspark.sql import functions as F
 
     sink, left_out, alone = config.sinks[0], set[str](), None
-    if not learns_columns(config) or isinstance(sink, DeltaAggregateSink):
-        return []
     if isinstance(sink, KeyedSink):
         alone = sink.column_list
         left_out = {name.lower() for name in sink.except_column_list or ()}
     text = f"substring(value, {_HEADER + 1})" if form.framed is not None else "value"
     text = f"CAST({text} AS STRING)"
     rows = [f"get_json_object({text}, '$.{at}')" for at in _ROWS] if form.events is not None else [text]
-    claimed = records.where(f"NOT {beyond(cut, 'topic', 'partition', 'offset')}")
-    if letters is not None:
-        aside = letters.selectExpr(*(f"{name} AS l{name}" for name in PLACE))
-        same = F.expr(" AND ".join(f"{name.removeprefix('_')} = l{name}" for name in PLACE))
-        claimed = claimed.join(aside, same, "left_anti")
     objects = claimed.selectExpr(f"explode(array({', '.join(rows)})) AS text").where("text IS NOT NULL")
     find = _Fields(LENIENT if form.permissive else STRICT)
     inside = [part for part in form.columns if part.name.lower() not in left_out]

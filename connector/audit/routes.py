@@ -31,7 +31,7 @@ from connector.config.own_schema import SCHEMA_NAME
 from connector.config.truncates import kept_truncates
 from connector.spark.session import session
 from sinks.errors import ConfigurationError, NotADeltaTable
-from sinks.plurals import plural
+from sinks.plurals import first_of, plural
 from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
@@ -271,9 +271,8 @@ def _without_table(
         if in_table:
             bad, theirs = _of_no_table(every, letters if letters is not None else no_letters(spark))
             counts += told_apart(bad, bad, theirs, config, cut)[1]
-    shown = ", ".join(json.dumps(value, ensure_ascii=False) for value in values[:_SHOWN])
-    more = ", ..." if len(values) > _SHOWN else ""
-    label = f"tables that aren't there, of {shown}{more}" if values else "no table"
+    shown = first_of([json.dumps(value, ensure_ascii=False) for value in values], _SHOWN)
+    label = f"tables that aren't there, of {shown}" if values else "no table"
     return Audit(config.name, label, 0, claim, partitions(counts, claim), unchecked(cut))
 
 

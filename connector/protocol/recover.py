@@ -298,7 +298,7 @@ def _retention_passed(
 
 
 def _deletes_gone(missed: Sequence[OffsetRange], keeps: Mapping[str, timedelta], since: datetime | None) -> OffsetsLost:
-    shown = ", ".join(map(str, missed[:_SHOWN])) + (f" and {len(missed) - _SHOWN:,} others" if missed[_SHOWN:] else "")
+    shown = _some([str(range_) for range_ in missed])
     known = f" since {_time(since)}" if since else ""
     times = ", ".join(f"{topic}: {keeps[topic]}" for topic in sorted({range_.topic for range_ in missed}))
     return OffsetsLost(
@@ -308,6 +308,12 @@ def _deletes_gone(missed: Sequence[OffsetRange], keeps: Mapping[str, timedelta],
         "holds, run once with `source: {on_data_loss: continue}`: the commit will name the ranges, and `lakelock "
         "verify` counts the rows that may have been deleted as doubtful. Run more often, or raise delete.retention.ms.",
     )
+
+
+def _some(words: Sequence[str]) -> str:
+    """The first few of them, and how many others there are."""
+    more = f" and {len(words) - _SHOWN:,} others" if len(words) > _SHOWN else ""
+    return ", ".join(words[:_SHOWN]) + more
 
 
 def _before(remains: Remains) -> str:
@@ -349,10 +355,9 @@ def refuse_forgotten(known: Mapping[TopicPartition, int], committed: Offsets, gr
     """
     forgotten = sorted(known.keys() - committed.keys())
     if forgotten:
-        shown = ", ".join(f"{at.topic}-{at.partition}" for at in forgotten[:_SHOWN])
-        more = f" and {len(forgotten) - _SHOWN:,} others" if len(forgotten) > _SHOWN else ""
+        shown = _some([f"{at.topic}-{at.partition}" for at in forgotten])
         raise OffsetsForgotten(
-            f"Consumer group {group!r} has no offset of {shown}{more} any more, and only it knew how far the pipeline "
+            f"Consumer group {group!r} has no offset of {shown} any more, and only it knew how far the pipeline "
             "had read: records would be written once more.",
             hint="Kafka forgets the offsets of a group without members after offsets.retention.minutes. Set them again "
             "with `kafka-consumer-groups.sh --reset-offsets`: the highest _offset of each partition in the table, plus "

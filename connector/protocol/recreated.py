@@ -6,12 +6,12 @@ After that epoch the position, and whatever the table holds of the old topic, ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from connector.protocol.recover import TopicsHeld
 from sinks.contract import Epoch, Position
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.recreated import retired
 
 
@@ -47,6 +47,9 @@ def retirement(
         new = {at: starts.get(at, 0) for at in held.beginnings if at.topic in names}
         return Offsets({**old, **new})
 
+    def renamed(gaps: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
+        return tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in gaps)
+
     epoch = Epoch.of_no_records(position, pipeline=pipeline, owner=owner)
     return replace(
         epoch,
@@ -56,8 +59,8 @@ def retirement(
             **{topic: held.ids[topic] for topic in names},
         },
         since=moved(position.since),
-        lost=tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in position.lost),
-        missed=tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in position.missed),
+        lost=renamed(position.lost),
+        missed=renamed(position.missed),
         delivery=position.delivery,
         # Those of other topics stay: they tell whether a log was cut.
         leaders={

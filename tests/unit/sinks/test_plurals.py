@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.plurals import plural
+from sinks.plurals import first_of, plural
 
 ROOT = Path(__file__).parents[3]
 THINGS = "records|rows|epochs|batches|offsets|letters|partitions|pipelines|faults|jars|objects|entries|members"
@@ -23,6 +23,10 @@ _BEFORE = re.compile(rf" ?(dead |bad )?({THINGS})\b")
 )
 def test_a_number_of_things(number: int, words: tuple[str, ...], told: str) -> None:
     assert plural(number, *words) == told
+
+
+def test_the_first_of_many() -> None:
+    assert [first_of(list(words), 2) for words in ("", "a", "ab", "abc")] == ["", "a", "a, b", "a, b, ..."]
 
 
 @pytest.mark.parametrize("package", ["connector", "sinks"])
