@@ -47,7 +47,13 @@ def enveloped(value: Column, writer: AvroSchema, reader: AvroSchema) -> Column:
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro
 
-    return from_avro(F.concat(value, F.lit(_END)), _envelope(writer), _options(reader))
+    ended, options = F.concat(value, F.lit(_END)), _options(reader)
+    if not hasattr(F, "is_valid_utf8"):  # before Spark 4
+        return from_avro(ended, _envelope(writer), options)
+    # from_avro would pass the options as a map(). Spark evaluates that while it plans a query, and two threads that
+    # plan queries over one frame, as two sinks do, mix their options up. The map of from_json is safe.
+    as_map = F.from_json(F.lit(json.dumps(options)), "MAP<STRING, STRING>")
+    return F.call_function("from_avro", ended, F.lit(_envelope(writer)), as_map)
 
 
 def _options(reader: AvroSchema) -> dict[str, str]:

@@ -6,8 +6,10 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import uuid
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +22,7 @@ from avro_schemas import Schemas
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from connector.decode.avro import MALFORMED, AvroFile, AvroOfRegistry
+from connector.decode.avro import MALFORMED, AvroFile, AvroOfRegistry, enveloped
 from connector.decode.avro_schema import parse
 from connector.decode.format import UNKNOWN, problem_of
 from connector.decode.registry.registry import Part, WriterSchema
@@ -327,6 +329,27 @@ def test_every_record_is_decoded_once(spark: SparkSession, capsys: pytest.Captur
     records = spark.range(1).selectExpr("to_binary(string(id), 'utf-8') AS value")  # no constant, to be folded
     decoder.decoded(records, "value", "row").select("row.*", problem_of("row")).explain()
     assert capsys.readouterr().out.count("from_avro(") == 2
+
+
+def test_two_sinks_that_plan_at_once_over_one_frame_have_all_options(spark: SparkSession) -> None:
+    schema = parse(json.dumps(V1))
+    records = spark.range(1).selectExpr("to_binary(string(id), 'utf-8') AS value")
+    cached = spark.range(1).persist()  # Spark looks for it in each plan, and evaluates the options for that
+    both = threading.Barrier(2)
+
+    def plan(frame: DataFrame) -> None:
+        query = frame.where("_0 IS NULL")
+        both.wait()
+        query.inputFiles()  # which needs the plan, and no job
+
+    parsed = [enveloped(F.col("value"), schema, schema).alias(f"_{n}") for n in range(200)]
+    try:
+        with ThreadPoolExecutor(2) as sinks:
+            for _ in range(15):
+                frame = records.select(*parsed)
+                list(sinks.map(plan, [frame, frame]))
+    finally:
+        cached.unpersist()
 
 
 def test_a_schema_that_spark_has_no_type_for_is_refused(spark: SparkSession) -> None:
