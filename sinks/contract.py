@@ -68,6 +68,8 @@ class Position:
     missed: tuple[OffsetRange, ...] = ()
     """Ranges of compacted topics that were read so late that Kafka may have forgotten deletes in them. The user chose
     to go on without."""
+    read_to_of: Mapping[str, datetime | None] = field(default_factory=dict)
+    """Topics with a time of their own, in place of ``read_to`` and ``began_at``. None: it isn't known."""
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
     table: str = field(default="", compare=False)
@@ -175,6 +177,8 @@ class Epoch:
     """As in ``Position``."""
     missed: tuple[OffsetRange, ...] = ()
     """As in ``Position``: of all epochs so far, this one's included."""
+    read_to_of: Mapping[str, datetime | None] = field(default_factory=dict)
+    """As in ``Position``."""
     attempt: int = 0
     """With a coordinator: the number under which it began the epoch. It grows with every begin, of any run, so what is
     prepared under a lower one is nobody's any more. 0: one commit, no coordinator."""
@@ -200,6 +204,7 @@ class Epoch:
             leaders=position.leaders,
             began_at=position.began_at,
             missed=position.missed,
+            read_to_of=position.read_to_of,
         )
 
     @classmethod
@@ -243,6 +248,7 @@ class Epoch:
             leaders=self.leaders,
             began_at=self.began_at,
             missed=self.missed,
+            read_to_of=self.read_to_of,
         )
 
     def follows(self, position: Position | None) -> bool:

@@ -60,13 +60,15 @@ class Topic:
     """Records between the oldest one and where reading goes on after a loss."""
     leaders: dict[int, list[int]] = field(default_factory=dict)
     """Per partition: where each leader after the first has begun to write."""
+    kept: timedelta | None = None
+    """How long tombstones stay, where it is compacted."""
+    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
     def look(self) -> TopicsHeld:
         ends = {TopicPartition("t", p): len(records) for p, records in enumerate(self.partitions)}
         beginnings = {at: self.deleted_up_to.get(at.partition, 0) for at in ends}
         leaders = {at: len(self.leaders.get(at.partition, ())) for at in ends}
-        now = datetime.now(timezone.utc)
-        return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, now, leaders, self.ends_of)
+        return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, self.clock(), leaders, self.ends_of)
 
     def ends_of(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {
@@ -89,7 +91,7 @@ class Topic:
         return lambda partitions: {at: Remains(held.beginnings[at] + self.ahead) for at in partitions}
 
     def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
-        return {}
+        return dict.fromkeys(topics, self.kept) if self.kept is not None else {}
 
     def deleted(self, topics: Collection[str]) -> Collection[str]:
         return {topic for topic in topics if topic == "gone"}

@@ -18,6 +18,7 @@ from connector.delivery.ports import Delivered, Topics, Work
 from connector.delivery.retries import Retries
 from connector.protocol.pacing import EpochSize, Pace
 from connector.protocol.plan import next_epoch, within_bytes
+from connector.protocol.read_to import ahead, looked, of_wrong_clock, times_of, wants_renewal
 from connector.protocol.recover import TopicsHeld, behind, readable, resumed
 from connector.protocol.recreated import of_unknown_id, recreated, retirement
 from connector.protocol.steps import Event, Step
@@ -87,6 +88,10 @@ class _Run:
         """The version of the table at which this run did what a RESTORE asks for."""
         self._tidy = False
         """Whether nothing is left behind by epochs that weren't committed."""
+        self._known: Position | None = None
+        """The newest position that a look was compared with, and what the looks since say of it. No commit has it."""
+        self._warned = False
+        """Whether the log says that a commit's time is still to come."""
         self.epochs = self.rows = 0
         self.last: Position | None = None
         """The newest position that this run has read or committed."""
@@ -186,16 +191,34 @@ class _Run:
     def _plan(self, position: Position | None, held: TopicsHeld, target: TopicsHeld) -> Epoch | None:
         """The next epoch, up to the ends of ``target``. None: there is nothing to do."""
         work = self._work
-        resumption = resumed(position, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
-        return next_epoch(
+        known = self._as_known(position, held)
+        resumption = resumed(known, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
+        if known is not None:
+            known = self._known = looked(known, resumption.offsets, held)
+        epoch = next_epoch(
             work.pipeline,
             work.owner,
-            position,
+            known,
             resumption,
             target,
             max_records=bounded(self._size, work.max_bytes, work.topics, resumption.offsets, target.ends),
             now=datetime.now(timezone.utc),
         )
+        if epoch is None and position and known and wants_renewal(position, known, work.topics.tombstones_kept, held):
+            epoch = Epoch.of_no_records(known, pipeline=work.pipeline, owner=work.owner)
+        return replace(epoch, expected=position) if epoch is not None else None
+
+    def _as_known(self, position: Position | None, held: TopicsHeld) -> Position | None:
+        """The position, with the times that looks of this run have found since it was committed."""
+        if position is None:
+            return None
+        wrong = ahead(position, held.looked_at)
+        if wrong is not None and not self._warned:
+            self._warned = True
+            log.warning("pipeline %s: %s", self._work.pipeline, of_wrong_clock(position, wrong))
+        if self._known is None or not position.same_place(self._known):
+            return position
+        return replace(position, **times_of(self._known)._asdict())
 
     def _run_epoch(self, epoch: Epoch, held: TopicsHeld) -> Position:
         """Run one epoch, and return the position after it."""

@@ -14,6 +14,7 @@ from connector.engine.assembly import Assembly
 from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Table
 from connector.protocol.decided import Row, strayed
+from connector.protocol.read_to import ahead, of_wrong_clock
 from connector.protocol.recover import TopicsHeld, reached
 from connector.protocol.recreated import recreated
 from sinks.contract import Position
@@ -232,6 +233,9 @@ def _position_lines(position: Position, unfolded: int | None) -> Iterator[Line]:
 
 def _gap_lines(state: Status, position: Position) -> Iterator[Line]:
     """What isn't as a run expects it: a replaced table; of Kafka recreated topics, gone, cut and lost records."""
+    wrong = ahead(position, state.held.looked_at)
+    if wrong is not None:
+        yield Line("wrong clock", of_wrong_clock(position, wrong), "warning")
     if state.replaced:
         text = f"by somebody else: {state.replaced}. A run stops there, and says how to go on"
         yield Line("replaced", text, "warning")

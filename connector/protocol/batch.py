@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from connector.protocol.plan import next_epoch
+from connector.protocol.read_to import times_after
 from connector.protocol.recover import (
     Kept,
     Remaining,
@@ -102,13 +103,8 @@ def epoch_of(
     if epoch is None:
         return None
     # Kafka may hold more than the batch has.
-    complete, read_to = epoch.offsets.reaches(held.ends), position.read_to if position else None
-    return replace(
-        epoch,
-        batch=str(batch),
-        read_to=held.complete_to(read_to) if complete else read_to,
-        backlog=held.backlog(epoch.offsets),
-    )
+    times = times_after(position, epoch.ranges, epoch.offsets, held, now)
+    return replace(epoch, batch=str(batch), backlog=held.backlog(epoch.offsets), **times._asdict())
 
 
 def _wanted(batch: Batch, pipeline: str, position: Position | None, held: TopicsHeld) -> dict[TopicPartition, int]:

@@ -61,6 +61,7 @@ def next_to_join(
         lost=(*(position.lost if position is not None else ()), *resumption.lost),
         began_at=position.began_at if position is not None else held.asked_at,
         missed=(*(position.missed if position is not None else ()), *resumption.missed),
+        read_to_of=stands.read_to_of if last else position.read_to_of if position is not None else {},
         clock=position.clock.carried() if position is not None else Clock(),
         leaders=stands.leaders if last else {},
         attempt=0,

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from connector.protocol.read_to import times_after
 from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.event_time import Clock
@@ -46,7 +47,7 @@ def next_epoch(
     # Topics that left the pipeline keep their offsets. If they come back, they go on from there.
     stored = position.offsets if position else Offsets()
     read = next_.advance(ranges)
-    complete, read_to = read.reaches(target.ends), position.read_to if position else None
+    times = times_after(position, ranges, read, target, now)
     return Epoch(
         pipeline=pipeline,
         number=position.epoch + 1 if position else 1,
@@ -54,7 +55,7 @@ def next_epoch(
         ranges=ranges,
         offsets=Offsets({**stored, **read}),
         topics={**(position.topics if position else {}), **target.ids},
-        read_to=target.complete_to(read_to) if complete else read_to,
+        read_to=times.read_to,
         expected=position,
         # Partitions that appear later begin at 0, so `since` needn't have them.
         since=position.since if position else next_,
@@ -62,8 +63,9 @@ def next_epoch(
         clock=position.clock.carried() if position else Clock(),
         backlog=target.backlog(read),
         leaders={**(position.leaders if position else {}), **target.leaders},
-        began_at=position.began_at if position and position.partitions_read else now,
+        began_at=times.began_at,
         missed=(*(position.missed if position else ()), *resumption.missed),
+        read_to_of=times.read_to_of,
     )
 
 

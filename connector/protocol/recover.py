@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from connector.protocol.read_to import said, seen_to
 from sinks.contract import Position
 from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -46,6 +47,13 @@ class TopicsHeld:
     ends_of: EndsOfLeaders = field(default=lambda _: {}, repr=False, compare=False)
     held_back: Mapping[TopicPartition, HeldBack] = field(default_factory=dict)
     """What lies behind the ends of partitions with an open transaction."""
+    clock: datetime | None = None
+    """The time of the look, if ``asked_at`` is an earlier one: the look leaves out what came after that."""
+
+    @property
+    def looked_at(self) -> datetime:
+        """The time of the look."""
+        return self.clock or self.asked_at
 
     def backlog(self, read: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
         """The partitions that hold more than what was ``read``, up to these next offsets.
@@ -54,12 +62,13 @@ class TopicsHeld:
         """
         return frozenset(at for at, end in self.ends.items() if at in self.held_back or read.get(at, 0) < end)
 
-    def complete_to(self, before: datetime | None) -> datetime | None:
+    def complete_to(self, before: datetime | None, topic: str | None = None) -> datetime | None:
         """The time up to which everything that Kafka held was read, by one who has read up to ``ends``.
 
-        ``before``: the answer of an earlier look; None: there was none.
+        ``before``: the answer of an earlier look; None: there was none. With ``topic`` it is of this one only.
         """
-        times = [back.since for back in self.held_back.values()]
+        before = said(before, self.looked_at)
+        times = [back.since for at, back in self.held_back.items() if topic in (None, at.topic)]
         known = [self.asked_at, *(time for time in times if time is not None)]
         return before if None in times else max(min(known), before or min(known))
 
@@ -204,9 +213,8 @@ def _missed(
     """What is still to be read of compacted topics, if deletes of rows in the sink may be gone from it.
 
     Kafka removes what is older of a tombstone's key first, and the tombstone itself only ``kept`` later. So one that
-    was written, or whose row was read, after some time is there until that time plus ``kept``. All that Kafka held at
-    ``read_to`` is in the sink, and no row was read before ``began_at``. A consumer group has no such time: of a weaker
-    delivery nobody knows.
+    was written, or whose row was read, after some time is there until that time plus ``kept``. See ``read_to.seen_to``.
+    A consumer group has no such time: of a weaker delivery nobody knows.
 
     Raises OffsetsLost if there are such ranges, unless ``continue_on_data_loss``.
     """
@@ -222,12 +230,12 @@ def _missed(
         and not any(gap.at == at and gap.start <= next_ < gap.end for gap in position.missed)
     ]
     keeps = kept({range_.topic for range_ in waiting}) if waiting else {}
-    times = [time for time in (position.read_to, position.began_at) if time is not None]
-    since = max(times, default=position.committed_at)
-    late = {topic for topic, time in keeps.items() if since is None or held.asked_at - since >= time}
+    seen = {topic: seen_to(position, topic, held.looked_at) for topic in keeps}
+    late = {topic: time for topic, time in seen.items() if time is None or held.looked_at - time >= keeps[topic]}
     missed = tuple(range_ for range_ in waiting if range_.topic in late)
     if missed and not continue_on_data_loss:
-        raise _deletes_gone(missed, keeps, since)
+        known = [time for time in late.values() if time is not None]
+        raise _deletes_gone(missed, keeps, min(known) if len(known) == len(late) else None)
     return missed
 
 

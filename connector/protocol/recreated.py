@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from connector.protocol.read_to import seen_to
 from connector.protocol.recover import TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -68,4 +69,10 @@ def retirement(
             **{at: epoch for at, epoch in held.leaders.items() if at.topic in names},
         },
         clock=epoch.clock.without_topics(names),
+        # Of the new topic there is no row yet.
+        read_to_of={
+            **{names.get(topic, topic): time for topic, time in position.read_to_of.items()},
+            **{name: seen_to(position, topic, held.looked_at) for topic, name in names.items()},
+            **dict.fromkeys(names, held.looked_at),
+        },
     )

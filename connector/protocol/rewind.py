@@ -52,7 +52,8 @@ class Goal:
         """Where the pipeline is going to stand."""
         if self.stood is not None:
             return self.stood
-        return replace(self.began.moved_to(self.began.since), clock=Clock(), lost=(), missed=(), read_to=None)
+        began = self.began.moved_to(self.began.since)
+        return replace(began, clock=Clock(), lost=(), missed=(), read_to=None, read_to_of={})
 
     def epoch_after(self, stands: Position, *, pipeline: str, owner: str) -> Epoch:
         """The epoch of the rewind. ``stands``: where the pipeline stands now: numbers only grow."""

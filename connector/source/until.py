@@ -24,7 +24,8 @@ class Until:
         last = self.topics.at(self.time, held)
         ends = Offsets({at: min(end, last[at]) for at, end in held.ends.items()})
         # What came later isn't before the ends, so the table must not call itself complete up to now.
-        return replace(held, ends=ends, asked_at=min(held.asked_at, self.time.astimezone(timezone.utc)))
+        until = min(held.asked_at, self.time.astimezone(timezone.utc))
+        return replace(held, ends=ends, asked_at=until, clock=held.asked_at)
 
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
         """A function that resolves the configured start, at most to the ends."""

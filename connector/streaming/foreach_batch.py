@@ -22,6 +22,7 @@ from connector.delivery.transactional import publish
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.settled import settled_first
 from connector.protocol.batch import Batch, epoch_of
+from connector.protocol.read_to import ahead, of_wrong_clock
 from connector.protocol.recover import behind
 from connector.protocol.steps import Event, Observer, Step, all_of
 from connector.source.columnar import PlainValues
@@ -165,6 +166,9 @@ class _Query:
             if tidied is not position:
                 self._last = position = tidied
         held = work.topics.look()
+        wrong = ahead(position, held.looked_at) if position is not None else None
+        if position is not None and wrong is not None:
+            log.warning("pipeline %s: %s", work.pipeline, of_wrong_clock(position, wrong))
         epoch = epoch_of(
             batch,
             work.pipeline,

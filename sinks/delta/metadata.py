@@ -20,7 +20,7 @@ FORMAT = 2
 number of partitions is packed, where it is much; else commits are written as 1."""
 _MUCH = 32_768
 """Characters: some 500 partitions."""
-_PACKED = ("offsets", "since", "lost", "missed", "clock", "leaders")
+_PACKED = ("offsets", "since", "lost", "missed", "clock", "leaders", "read_to_of")
 _UNPACKED_BYTES = 256 << 20
 """More isn't read: whoever may write to the table could pack anything."""
 
@@ -88,6 +88,10 @@ class CommitMetadata:
             fields["began_at"] = position.began_at.isoformat()
         if position.missed:
             fields["missed"] = _ranges(position.missed)
+        if position.read_to_of:
+            fields["read_to_of"] = {
+                topic: time.isoformat() if time else None for topic, time in position.read_to_of.items()
+            }
         if position.clock != Clock():
             fields["clock"] = position.clock.to_dict()
         if position.batch:
@@ -150,6 +154,10 @@ class CommitMetadata:
                 leaders=flat(fields.get("leaders", {})),
                 began_at=datetime.fromisoformat(fields["began_at"]) if fields.get("began_at") else None,
                 missed=tuple(OffsetRange(*gap) for gap in fields.get("missed", ())),
+                read_to_of={
+                    topic: datetime.fromisoformat(time) if time else None
+                    for topic, time in fields.get("read_to_of", {}).items()
+                },
             )
             of, epoch = fields.get("folded") or ("", None)
             folded = Folded(str(of), int(epoch)) if epoch is not None else None

@@ -501,6 +501,18 @@ def test_a_topic_that_has_left_the_file_and_that_the_group_has_forgotten_is_refu
     assert hand_over(pipeline.work(), "transactional").offsets[its] == 500
 
 
+def test_since_a_group_has_read_them_nothing_tells_when_deletes_of_topics_that_left_were_seen(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.run("transactional")
+    its, also = left_behind(pipeline, "left", read=5), left_behind(pipeline, "also", read=5)
+    pipeline.table.position = replace(pipeline.position, read_to_of={"left": NOON})
+    to_group = hand_over(pipeline.work(), "manual_commit")
+    assert (to_group.offsets[its], to_group.offsets[also], to_group.read_to_of) == (0, 0, {"left": NOON})
+    back = hand_over(pipeline.work(), "transactional")
+    assert back.read_to_of == {"left": NOON, "also": None}
+
+
 @pytest.mark.parametrize("topic", ["gone", "#its id/t"], ids=["deleted", "retired, when it was recreated"])
 def test_a_topic_that_kafka_has_deleted_stops_no_hand_over(topic: str, pipeline: Pipeline) -> None:
     """A topic that was retired has a name that Kafka refuses: it doesn't say that it has no such topic."""

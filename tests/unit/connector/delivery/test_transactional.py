@@ -3,9 +3,10 @@
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
 from fakes import Crash, Group, To, Topic
@@ -17,9 +18,11 @@ from connector.delivery.retries import Patience
 from connector.delivery.transactional import deliver
 from connector.protocol.steps import Event, Step
 from sinks.contract import Committed, Epoch, Position
-from sinks.errors import BrokerUnreachable, CommitUnknown, Fenced, PositionMismatch, TopicRecreated
+from sinks.errors import BrokerUnreachable, CommitUnknown, Fenced, OffsetsLost, PositionMismatch, TopicRecreated
 from sinks.memory import MemoryAppend, MemoryTable, MemoryUpsert
 from sinks.offsets import Offsets, TopicPartition
+
+AT = TopicPartition("t", 0)
 
 
 def run(
@@ -275,6 +278,92 @@ def test_a_position_that_is_about_to_be_forgotten_is_written_again_once() -> Non
     assert run(topic, table).epochs == 1
     assert run(topic, table).epochs == 0
     assert len(table.rows) == 1
+
+
+class Quiet:
+    """A compacted topic that keeps tombstones for a day, a run of it, and hours that pass between its looks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = datetime(2026, 11, 27, 8, tzinfo=timezone.utc)
+        self.topic, self.table = Topic([[("a", 1)]], kept=timedelta(days=1), clock=lambda: self.now), MemoryTable()
+        monkeypatch.setattr("connector.delivery.transactional.datetime", SimpleNamespace(now=lambda _: self.now))
+        run(self.topic, self.table)
+
+    def looks(self, hours: Sequence[float], *, changes_at: int | None = None) -> list[Event]:
+        """The steps of a run that looks after so many hours each, and once more in the end. A record comes before the
+        look of that number."""
+        looks, events = iter([*hours, None]), list[Event]()
+        stop, writer = threading.Event(), MemoryAppend(self.table)
+        passed = 0
+
+        def observe(event: Event) -> None:
+            nonlocal passed
+            events.append(event)
+            if event.step is Step.WAITING:
+                wait = next(looks)
+                if wait is None:
+                    return stop.set()
+                self.now += timedelta(hours=wait)
+                if passed == changes_at:
+                    self.topic.append(0, ("a", 2))
+                passed += 1
+
+        def run_epoch(epoch: Epoch, behind: int) -> Committed:
+            return writer.write(epoch, self.topic.read(epoch))
+
+        work = Work("p", "run", self.topic, To(writer.position, run_epoch), 3, Group(), observe)
+        deliver(work, interval=timedelta(0), stop=stop)
+        return events
+
+
+def test_a_compacted_topic_that_rests_is_not_taken_for_a_pipeline_that_rested(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = Quiet(monkeypatch)
+    quiet.looks([1] * 72, changes_at=71)
+    friday = datetime(2026, 11, 27, 8, tzinfo=timezone.utc)
+    at_rest = [(1, friday + timedelta(hours=hours)) for hours in range(0, 72, 12)]
+    committed = [(each.offsets[AT], each.read_to) for each in quiet.table.commits]
+    assert committed == [*at_rest, (2, friday + timedelta(days=3))], "two epochs a day, without records"
+    for _ in range(8):  # a job that runs every few hours
+        quiet.now += timedelta(hours=10)
+        run(quiet.topic, quiet.table)
+    quiet.topic.append(0, ("a", 3))
+    assert run(quiet.topic, quiet.table).rows == 1
+
+
+def test_a_look_counts_for_its_run_though_no_commit_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = Quiet(monkeypatch)
+    quiet.looks([11.9, 13], changes_at=1)
+    assert [each.offsets[AT] for each in quiet.table.commits] == [1, 2]
+    quiet = Quiet(monkeypatch)
+    quiet.looks([11.9])
+    quiet.now += timedelta(hours=13)
+    quiet.topic.append(0, ("a", 2))
+    with pytest.raises(OffsetsLost, match="Deletes since 2026-11-27 08:00:00 UTC"):
+        run(quiet.topic, quiet.table)
+
+
+def test_a_run_that_has_not_looked_for_that_long_still_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = Quiet(monkeypatch)
+    with pytest.raises(OffsetsLost, match="Deletes since 2026-11-29 08:00:00 UTC"):
+        quiet.looks([*[1] * 48, 24], changes_at=48)
+
+
+def test_where_nothing_is_compacted_no_epoch_is_without_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = Quiet(monkeypatch)
+    quiet.topic.kept = None
+    quiet.looks([24] * 5)
+    assert len(quiet.table.commits) == 1
+
+
+def test_a_time_of_a_clock_that_was_ahead_is_warned_of_once_and_replaced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    quiet = Quiet(monkeypatch)
+    quiet.now -= timedelta(days=365)
+    quiet.looks([1, 1])
+    assert [each.read_to for each in quiet.table.commits[1:]] == [quiet.now - timedelta(hours=2)]
+    (told,) = caplog.messages
+    assert told.startswith("pipeline p: the commit of epoch 1 says 2026-11-27 08:00:00 UTC, which is still to come")
 
 
 def test_offsets_of_a_topic_that_left_the_pipeline_are_kept() -> None:

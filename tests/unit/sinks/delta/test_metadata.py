@@ -63,6 +63,7 @@ CLOCKS = st.builds(Clock, so_far=st.dictionaries(PARTITIONS, st.builds(Seen, TIM
             began_at=st.none() | TIMES,
             missed=st.lists(st.builds(OffsetRange, st.text(), st.integers(0, 9), st.integers(0, 9), st.integers(9, 99)))
             .map(tuple),
+            read_to_of=st.dictionaries(st.text(), st.none() | TIMES, max_size=2),
         ),
         base=st.none() | st.integers(0, 2**63 - 1),
         table=st.text(),
@@ -141,7 +142,7 @@ def test_another_pipelines_metadata_is_not_ours() -> None:
     | st.fixed_dictionaries(
         {"lakelock": st.just(1), "pipeline": st.just("p")},
         optional={name: st.none() | st.integers() | st.text() | st.lists(st.integers()) for name in
-                  ("epoch", "owner", "offsets", "topics", "read_to", "lost", "began_at", "missed")},
+                  ("epoch", "owner", "offsets", "topics", "read_to", "lost", "began_at", "missed", "read_to_of")},
     ).map(json.dumps)
 )  # fmt: skip
 def test_text_that_is_no_metadata_is_nobodys(text: str) -> None:

@@ -1,0 +1,118 @@
+"""Up to which time a position has seen the deletes of each topic. Pure.
+
+Kafka keeps a tombstone of a compacted topic for ``delete.retention.ms`` only. So a run compares that with the time at
+which a look last found everything of the topic in the sink. Mostly that is one time for all topics, ``read_to``. A
+topic that looks lack, or that has more to read than the others, keeps a time of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from sinks.contract import Position
+from sinks.offsets import OffsetRange, TopicPartition
+
+if TYPE_CHECKING:
+    from connector.protocol.recover import Kept, TopicsHeld
+
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""Two machines' clocks may, though they are set. A time that is later than now by more is a wrong clock's."""
+_LATER = timedelta(minutes=1)
+"""A topic's own time isn't worth keeping for less. It is taken to be the common one, which is earlier."""
+_SELDOM = timedelta(seconds=10)
+"""More often no epoch is committed for the time alone, however short tombstones stay."""
+
+
+def said(time: datetime | None, now: datetime) -> datetime | None:
+    """A time that a commit has stored, as far as it says anything: one that is still to come doesn't."""
+    return time if time is not None and time <= now + _CLOCKS_DIFFER else None
+
+
+def ahead(position: Position, now: datetime) -> datetime | None:
+    """The last of the position's times that are still to come. None: there is none."""
+    times = [time for time in (position.read_to, position.began_at, *position.read_to_of.values()) if time is not None]
+    return max((time for time in times if said(time, now) is None), default=None)
+
+
+def seen_to(position: Position, topic: str, now: datetime) -> datetime | None:
+    """No delete of this topic is unseen by then: what was deleted before isn't in the sink. None: nothing tells.
+
+    All that Kafka held at ``read_to`` is in the sink, and no row was read before ``began_at``.
+    """
+    if topic in position.read_to_of:
+        return said(position.read_to_of[topic], now)
+    times = [time for time in (said(position.read_to, now), said(position.began_at, now)) if time is not None]
+    return max(times, default=said(position.committed_at, now))
+
+
+class Times(NamedTuple):
+    """The fields of a position that tell times."""
+
+    read_to: datetime | None
+    began_at: datetime | None
+    read_to_of: Mapping[str, datetime | None]
+
+
+def times_after(
+    before: Position | None,
+    ranges: Collection[OffsetRange],
+    read: Mapping[TopicPartition, int],
+    held: TopicsHeld,
+    now: datetime,
+) -> Times:
+    """The times of the position that comes after ``before``, once ``ranges`` are read, up to the next offsets ``read``.
+
+    A topic that is read for the first time has no row from before ``now``.
+    """
+    topics = {at.topic for at in before.partitions_read} if before is not None else set()
+    began_at, read_to, own = now, None, dict[str, datetime | None]()
+    if before is not None:
+        began_at = said(before.began_at, now) if topics else now
+        read_to = said(before.read_to, now)
+        own = {topic: seen_to(before, topic, now) for topic in {*topics, *before.read_to_of}}
+    own |= {range_.topic: now for range_ in ranges if range_.topic not in topics}
+    waiting = {at.topic for at, end in held.ends.items() if read.get(at, -1) < end}
+    own |= {topic: held.complete_to(own[topic], topic) for topic in own.keys() & held.ids.keys() - waiting}
+    read_to = read_to if waiting else held.complete_to(read_to)
+    common = max((time for time in (read_to, began_at) if time is not None), default=None)
+    kept = {topic: time for topic, time in sorted(own.items()) if not _is_common(time, common)}
+    return Times(read_to, began_at, kept)
+
+
+def _is_common(time: datetime | None, common: datetime | None) -> bool:
+    return time is not None and common is not None and common <= time < common + _LATER
+
+
+def times_of(position: Position) -> Times:
+    """The times that a position tells."""
+    return Times(position.read_to, position.began_at, position.read_to_of)
+
+
+def looked(position: Position, read: Mapping[TopicPartition, int], held: TopicsHeld) -> Position:
+    """``position``, with what a look says of it. ``read``: the next offset of every partition that Kafka has."""
+    return replace(position, **times_after(position, (), read, held, held.looked_at)._asdict())
+
+
+def wants_renewal(stored: Position, known: Position, kept: Kept, held: TopicsHeld) -> bool:
+    """Whether the times that the sink has stored are to be replaced by those that are ``known``, though there is no
+    record to read. Else a topic that rests for ``delete.retention.ms`` would look like a pipeline that rests.
+
+    They are once half of that time has passed, for any compacted topic.
+    """
+    topics = {at.topic for at in stored.partitions_read if at.topic in held.ids}
+    for topic, time in (kept(topics) if topics else {}).items():
+        old, new = (seen_to(each, topic, held.looked_at) for each in (stored, known))
+        if new is not None and (old is None or new - old >= max(time / 2, _SELDOM)):
+            return True
+    return False
+
+
+def of_wrong_clock(position: Position, time: datetime) -> str:
+    """What to say of a time of the position that is still to come, as ``ahead`` gives it."""
+    return (
+        f"the commit of epoch {position.epoch} says {time:%Y-%m-%d %H:%M:%S} UTC, which is still to come: the clock of "
+        "the machine that wrote it was wrong. The time isn't used"
+    )

@@ -1,0 +1,183 @@
+"""Up to which time deletes of each topic are seen: never later than the truth, whatever looks lack."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connector.protocol.plan import next_epoch
+from connector.protocol.read_to import ahead, looked, seen_to, wants_renewal
+from connector.protocol.recover import HeldBack, TopicsHeld, resume
+from connector.protocol.recreated import retirement
+from sinks.contract import Position
+from sinks.errors import OffsetsLost
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+BEGAN = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def held(ends: Mapping[TopicPartition, int], now: datetime, **open_: HeldBack) -> TopicsHeld:
+    back = {TopicPartition(topic, 0): each for topic, each in open_.items()}
+    ids = {at.topic: f"id-{at.topic}" for at in ends}
+    return TopicsHeld(Offsets(dict.fromkeys(ends, 0)), Offsets(ends), ids, now, held_back=back)
+
+
+def a_day(topics: Collection[str]) -> Mapping[str, timedelta]:
+    return dict.fromkeys(topics, DAY)
+
+
+def after(
+    position: Position | None, kafka: TopicsHeld, *, goes_on: bool = False, max_records: int = 10**6
+) -> Position | None:
+    """The position after the next epoch of topics that keep tombstones for a day. None: there is no epoch."""
+    found = resume(position, kafka, Offsets, lambda _: {}, kept=a_day, continue_on_data_loss=goes_on)
+    now = kafka.looked_at
+    epoch = next_epoch("p", "run", position, found, kafka, max_records=max_records, now=now)
+    return epoch.position() if epoch is not None else None
+
+
+def stands(ends: Mapping[TopicPartition, int], now: datetime) -> Position:
+    position = after(None, held(ends, now))
+    assert position is not None
+    return position
+
+
+@given(st.lists(st.tuples(
+    st.sets(st.sampled_from([A, B])), st.sets(st.sampled_from([A, B]), min_size=1), st.booleans(), st.booleans(),
+), max_size=12))  # fmt: skip
+def test_a_topics_time_is_that_of_the_last_look_that_found_everything_of_it_read(steps: list) -> None:
+    """Each hour some topics get records, and a run looks at some topics. It may read one record only, and it may be
+    another run, which knows what was committed. A topic that is read for the first time has no row from before that."""
+    ends, truth, stored, known = {A: 1, B: 1}, dict[str, datetime](), None, None
+    for hour, (written, there, all_of_it, restarts) in enumerate(steps):
+        ends |= {at: ends[at] + 3 for at in written}
+        kafka = held({at: ends[at] for at in there}, BEGAN + hour * HOUR)
+        known = stored if restarts or known is None else known
+        found = resume(known, kafka, lambda beginnings=kafka.beginnings: beginnings, lambda _: {})
+        known = looked(known, found.offsets, kafka) if known is not None else None
+        bound = 10**6 if all_of_it else 1
+        epoch = next_epoch("p", "run", known, found, kafka, max_records=bound, now=kafka.asked_at)
+        before, known = known, epoch.position() if epoch is not None else known
+        assert known is not None
+        stored = known if epoch is not None else stored
+        for at in there:
+            if known.offsets[at] >= ends[at] or (before is None or at not in before.partitions_read):
+                truth[at.topic] = kafka.asked_at
+        for topic in {at.topic for at in known.partitions_read}:
+            told = seen_to(known, topic, kafka.asked_at)
+            assert told is not None
+            assert told <= truth[topic]
+            if not any(restart for *_, restart in steps):
+                assert told == truth[topic], "a pipeline that comes in time isn't stopped"
+
+
+def test_a_topic_that_comes_back_after_looks_lacked_it_has_its_own_old_time() -> None:
+    position = stands({A: 100, B: 50}, BEGAN)
+    for day in range(1, 8):
+        later = after(position, held({A: 100 + day}, BEGAN + day * DAY / 2))
+        assert later is not None
+        position = later
+    assert position.read_to_of == {"b": BEGAN}
+    back = held({A: 120, B: 60}, BEGAN + 4 * DAY)
+    with pytest.raises(OffsetsLost, match=r"Deletes since 2026-11-01 08:00:00 UTC .* b-0 \[50, 60\)\."):
+        after(position, back)
+    went_on = after(position, back, goes_on=True)
+    assert went_on is not None
+    assert went_on.missed == (OffsetRange("b", 0, 50, 60),)
+    assert went_on.read_to_of == {}, "everything of it is read now"
+    in_time = replace(back, asked_at=BEGAN + 3.6 * DAY)
+    assert after(replace(position, read_to_of={"b": BEGAN + 3 * DAY}), in_time)
+    with pytest.raises(OffsetsLost, match=r"Deletes may be gone .* b-0"):
+        after(replace(position, read_to_of={"b": None}), in_time)
+
+
+def test_while_one_topic_has_much_to_read_another_stays_complete() -> None:
+    position = stands({A: 100}, BEGAN)
+    for hour in range(1, 40):
+        next_ = after(position, held({A: 100, B: 10**6}, BEGAN + hour * HOUR), goes_on=True, max_records=5)
+        assert next_ is not None
+        position = next_
+    now = BEGAN + 40 * HOUR
+    assert (position.read_to, seen_to(position, "a", now), seen_to(position, "b", now)) == (
+        BEGAN, BEGAN + 39 * HOUR, BEGAN + HOUR,
+    )  # fmt: skip
+    change = after(position, held({A: 101}, now))
+    assert change is not None
+    assert change.missed == position.missed
+
+
+def test_an_open_transaction_holds_back_the_time_of_its_own_topic() -> None:
+    position = stands({A: 10, B: 10}, BEGAN)
+    later = after(position, held({A: 11, B: 10}, BEGAN + 2 * DAY / 3, b=HeldBack(3, BEGAN)))
+    assert later is not None
+    assert (later.read_to, later.read_to_of) == (BEGAN, {"a": BEGAN + 2 * DAY / 3})
+    assert after(later, held({A: 12, B: 10}, BEGAN + DAY, b=HeldBack(3, None)))
+
+
+def test_a_time_that_is_still_to_come_says_nothing() -> None:
+    ahead_of_time = stands({A: 100}, BEGAN + 365 * DAY)
+    assert ahead(ahead_of_time, BEGAN) == BEGAN + 365 * DAY
+    with pytest.raises(OffsetsLost, match=r"Deletes may be gone .* a-0 \[100, 110\)"):
+        after(ahead_of_time, held({A: 110}, BEGAN))
+    by_storage = replace(ahead_of_time, committed_at=BEGAN)
+    right = after(by_storage, held({A: 110}, BEGAN + HOUR))
+    assert right is not None
+    assert (right.read_to, right.began_at, ahead(right, BEGAN + HOUR)) == (BEGAN + HOUR, None, None)
+    with pytest.raises(OffsetsLost, match="Deletes since 2026-11-01 09:00:00 UTC"):
+        after(right, held({A: 120}, BEGAN + 30 * DAY))
+    part = after(by_storage, held({A: 110}, BEGAN + HOUR), max_records=3)
+    assert part is not None
+    assert (part.read_to, part.read_to_of) == (None, {"a": BEGAN}), "not the time of its own commit"
+    assert after(ahead_of_time, held({A: 110}, BEGAN + 365 * DAY - timedelta(seconds=2))), "clocks differ by that"
+
+
+def test_a_look_up_to_an_earlier_time_has_the_clock_of_now() -> None:
+    """As `replay --until` looks: what began today isn't still to come, though everything is read up to last week."""
+    until = replace(held({A: 10}, BEGAN - 7 * DAY), clock=BEGAN)
+    part = after(None, until, max_records=5)
+    assert part is not None
+    assert (part.began_at, part.read_to) == (BEGAN, None)
+    rest = after(part, replace(until, clock=BEGAN + HOUR))
+    assert rest is not None
+    assert rest.read_to == BEGAN - 7 * DAY
+    with pytest.raises(OffsetsLost):
+        after(part, replace(until, clock=BEGAN + DAY))
+
+
+def test_the_time_is_stored_anew_once_half_of_what_tombstones_stay_has_passed() -> None:
+    stored = stands({A: 10, B: 10}, BEGAN)
+
+    def wants(hours: float, *, of: Mapping[str, timedelta] | None = None, **open_: HeldBack) -> bool:
+        kafka = held(stored.offsets, BEGAN + hours * HOUR, **open_)
+        known = looked(stored, stored.offsets, kafka)
+        kept = {"a": 7 * DAY, "b": DAY} if of is None else of
+        return wants_renewal(
+            stored, known, lambda topics: {topic: kept[topic] for topic in topics & kept.keys()}, kafka
+        )
+
+    assert [wants(hours) for hours in (0, 11.9, 12, 500)] == [False, False, True, True]
+    assert not wants(500, of={}), "no topic is compacted, or the sinks take no deletes"
+    assert not wants(500, of={"b": DAY}, b=HeldBack(3, BEGAN)), "there would be nothing new in it"
+    assert not wants(0.001, of={"a": timedelta(0)}), "not with every look"
+    gone = held({A: 10}, BEGAN + DAY)
+    asked = list[Collection[str]]()
+    wants_renewal(stored, stored, lambda topics: asked.append(topics) or {}, gone)
+    assert asked == [{"a"}]
+    unknown = replace(stored, read_to=None, began_at=None)
+    kafka = held(stored.offsets, BEGAN)
+    assert wants_renewal(unknown, looked(unknown, stored.offsets, kafka), a_day, kafka), "a version that stored none"
+
+
+def test_a_topic_that_is_made_again_has_no_row_from_before_that() -> None:
+    position = stands({A: 100, B: 50}, BEGAN)
+    kafka = replace(held({A: 9, B: 50}, BEGAN + 5 * DAY), ids={"a": "new", "b": "id-b"})
+    retired = retirement("p", "run", position, kafka, {"a": "#old/a"}, Offsets()).position()
+    assert retired.read_to_of == {"#old/a": BEGAN, "a": BEGAN + 5 * DAY}
+    first = after(retired, kafka, max_records=5)
+    assert first is not None
+    assert after(first, replace(kafka, asked_at=BEGAN + 5.5 * DAY))
