@@ -22,8 +22,8 @@ _CLOCKS_DIFFER = timedelta(minutes=1)
 """Two machines' clocks may, though they are set. A time that is later than now by more is a wrong clock's."""
 _LATER = timedelta(minutes=1)
 """A topic's own time isn't worth keeping for less. It is taken to be the common one, which is earlier."""
-_SELDOM = timedelta(seconds=10)
-"""More often no epoch is committed for the time alone, however short tombstones stay."""
+_SHORT = timedelta(seconds=20)
+"""Where tombstones stay for less, no epoch is committed for the time alone: there would be too many."""
 
 
 def said(time: datetime | None, now: datetime) -> datetime | None:
@@ -40,12 +40,14 @@ def ahead(position: Position, now: datetime) -> datetime | None:
 def seen_to(position: Position, topic: str, now: datetime) -> datetime | None:
     """No delete of this topic is unseen by then: what was deleted before isn't in the sink. None: nothing tells.
 
-    All that Kafka held at ``read_to`` is in the sink, and no row was read before ``began_at``.
+    All that Kafka held at ``read_to`` is in the sink, and no row was read before ``began_at``. A version that stored
+    neither is taken to have come in time: its commit tells when.
     """
     if topic in position.read_to_of:
         return said(position.read_to_of[topic], now)
-    times = [time for time in (said(position.read_to, now), said(position.began_at, now)) if time is not None]
-    return max(times, default=said(position.committed_at, now))
+    stored = [time for time in (position.read_to, position.began_at) if time is not None]
+    times = stored or ([position.committed_at] if position.committed_at is not None else [])
+    return max((time for time in times if said(time, now) is not None), default=None)
 
 
 class Times(NamedTuple):
@@ -105,7 +107,7 @@ def wants_renewal(stored: Position, known: Position, kept: Kept, held: TopicsHel
     topics = {at.topic for at in stored.partitions_read if at.topic in held.ids}
     for topic, time in (kept(topics) if topics else {}).items():
         old, new = (seen_to(each, topic, held.looked_at) for each in (stored, known))
-        if new is not None and (old is None or new - old >= max(time / 2, _SELDOM)):
+        if time >= _SHORT and new is not None and (old is None or new - old >= time / 2):
             return True
     return False
 
@@ -114,5 +116,5 @@ def of_wrong_clock(position: Position, time: datetime) -> str:
     """What to say of a time of the position that is still to come, as ``ahead`` gives it."""
     return (
         f"the commit of epoch {position.epoch} says {time:%Y-%m-%d %H:%M:%S} UTC, which is still to come: the clock of "
-        "the machine that wrote it was wrong. The time isn't used"
+        "the machine that wrote it was ahead, or this one's is behind. The time isn't used"
     )

@@ -202,6 +202,22 @@ def test_a_delete_that_compaction_took_before_it_was_read_is_never_passed_in_sil
 
 
 @pytest.mark.breadth
+def test_while_a_compacted_topic_rests_looks_are_committed_now_and_then(own: Broker, lake: Lake) -> None:
+    own.create_topic("quiet", 1, {"cleanup.policy": "compact", "delete.retention.ms": "20000"})
+    lake.topic = Topic(own, "quiet")
+    lake.topic.send_rows([("a", 1), ("b", 1)])
+    pipelines = [lake.pipeline("upsert"), lake.pipeline()]
+    for pipeline in pipelines:
+        pipeline.run()
+    time.sleep(11)
+    assert [pipeline.run().epochs for pipeline in pipelines] == [1, 0], "an append has no deletes"
+    before, after = lake.metadata("upsert")[-2:]
+    later = datetime.fromisoformat(after["read_to"]) - datetime.fromisoformat(before["read_to"])
+    assert (later > timedelta(seconds=10), after["offsets"]) == (True, before["offsets"])
+    assert pipelines[0].verify().ok
+
+
+@pytest.mark.breadth
 def test_a_broker_that_is_killed_and_comes_back_while_it_is_read_costs_time_only(own: Broker, lake: Lake) -> None:
     own.create_topic("restarted", 2)
     lake.topic = Topic(own, "restarted")

@@ -363,7 +363,7 @@ def test_a_time_of_a_clock_that_was_ahead_is_warned_of_once_and_replaced(
     quiet.looks([1, 1])
     assert [each.read_to for each in quiet.table.commits[1:]] == [quiet.now - timedelta(hours=2)]
     (told,) = caplog.messages
-    assert told.startswith("pipeline p: the commit of epoch 1 says 2026-11-27 08:00:00 UTC, which is still to come")
+    assert told.startswith("pipeline p: the commit of epoch 1 says 2026-11-27 08:00:00 UTC, which is still to come: ")
 
 
 def test_offsets_of_a_topic_that_left_the_pipeline_are_kept() -> None:

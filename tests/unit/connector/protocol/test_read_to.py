@@ -125,14 +125,17 @@ def test_a_time_that_is_still_to_come_says_nothing() -> None:
     with pytest.raises(OffsetsLost, match=r"Deletes may be gone .* a-0 \[100, 110\)"):
         after(ahead_of_time, held({A: 110}, BEGAN))
     by_storage = replace(ahead_of_time, committed_at=BEGAN)
-    right = after(by_storage, held({A: 110}, BEGAN + HOUR))
+    assert seen_to(by_storage, "a", BEGAN) is None, "it may be the last of many commits"
+    right = after(ahead_of_time, held({A: 110}, BEGAN + HOUR), goes_on=True)
     assert right is not None
     assert (right.read_to, right.began_at, ahead(right, BEGAN + HOUR)) == (BEGAN + HOUR, None, None)
     with pytest.raises(OffsetsLost, match="Deletes since 2026-11-01 09:00:00 UTC"):
         after(right, held({A: 120}, BEGAN + 30 * DAY))
-    part = after(by_storage, held({A: 110}, BEGAN + HOUR), max_records=3)
+    part = after(ahead_of_time, held({A: 110}, BEGAN + HOUR), goes_on=True, max_records=3)
     assert part is not None
-    assert (part.read_to, part.read_to_of) == (None, {"a": BEGAN}), "not the time of its own commit"
+    assert (part.read_to, part.read_to_of) == (None, {"a": None}), "not the time of its own commit"
+    half = replace(stands({A: 100}, BEGAN), read_to=BEGAN + 365 * DAY)
+    assert seen_to(half, "a", BEGAN + DAY) == BEGAN, "when it began is known"
     assert after(ahead_of_time, held({A: 110}, BEGAN + 365 * DAY - timedelta(seconds=2))), "clocks differ by that"
 
 
@@ -163,7 +166,7 @@ def test_the_time_is_stored_anew_once_half_of_what_tombstones_stay_has_passed() 
     assert [wants(hours) for hours in (0, 11.9, 12, 500)] == [False, False, True, True]
     assert not wants(500, of={}), "no topic is compacted, or the sinks take no deletes"
     assert not wants(500, of={"b": DAY}, b=HeldBack(3, BEGAN)), "there would be nothing new in it"
-    assert not wants(0.001, of={"a": timedelta(0)}), "not with every look"
+    assert not wants(1, of={"a": timedelta(0)}), "not with every look"
     gone = held({A: 10}, BEGAN + DAY)
     asked = list[Collection[str]]()
     wants_renewal(stored, stored, lambda topics: asked.append(topics) or {}, gone)

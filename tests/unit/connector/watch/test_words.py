@@ -46,6 +46,14 @@ def test_a_table_that_was_replaced_is_not_up_to_date() -> None:
     assert "replaced" not in repr(fine)
 
 
+def test_a_time_that_is_still_to_come_is_told() -> None:
+    fine = stands(10, 0, 10)
+    assert fine.position is not None
+    for wait, told in ((2 * MINUTE, True), (MINUTE / 2, False)):
+        position = replace(fine.position, read_to=fine.held.asked_at + wait)
+        assert ("the machine that wrote it was ahead" in repr(replace(fine, position=position))) == told
+
+
 def test_what_is_missing_is_named() -> None:
     gone, cut = stands(10, 12, 20), stands(10, 0, 8)
     assert (gone.gone, gone.cut) == ([OffsetRange("t", 0, 10, 12)], [])
