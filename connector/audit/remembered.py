@@ -36,7 +36,7 @@ def other_options(kept: Mapping[str, Text], config: PipelineConfig) -> list[str]
     """In sentences: the options that said something else when the table's rows were made."""
     sink, now = config.sinks[0], _options(config)
     # What makes a column can't be left out later. Of other options that the file lacks, nobody knows what they meant.
-    both = [name for name in kept if name in now or name.startswith(("aggregates.", "window."))]
+    both = [name for name in kept if name in now or name.startswith(("key", "group_by", "aggregates.", "window."))]
     return [
         f"The table's rows were made with another {sink.option(name)}, {_told(kept[name])}: the file says "
         f"{_told(now.get(name))}, and that was compared."
@@ -46,10 +46,12 @@ def other_options(kept: Mapping[str, Text], config: PipelineConfig) -> list[str]
 
 
 def _options(config: PipelineConfig) -> dict[str, Text]:
-    sink, found = config.sinks[0], dict[str, Text]()
+    sink = config.sinks[0]
+    found: dict[str, Text] = {"type": sink.type}
     if isinstance(sink, KeyedSink):
         found |= {"key": sink.key} | ({"sequence_by": sink.sequence_by} if sink.sequence_by is not None else {})
     if isinstance(sink, DeltaHistorySink):
+        found["stored_as_scd_type"] = f"{sink.stored_as_scd_type}"
         found["track_history_column_list"] = sink.track_history_column_list
         found["track_history_except_column_list"] = sink.track_history_except_column_list
         found |= {"system_sequence_by": sink.recorded_by} if sink.recorded_by is not None else {}

@@ -1,7 +1,8 @@
 """Which options shape a table's rows, so that it remembers them: see ``sinks.delta.shape``.
 
-They are those by which a record goes together with what earlier records have left. ``transform``, ``require`` and the
-conditions of deletes say what a record is, from the next record on, and may be changed on purpose.
+They are those by which a record goes together with what earlier records have left. First of them is the table's kind:
+every record, the latest per key, its versions, or an aggregate. ``transform``, ``require`` and the conditions of
+deletes say what a record is, from the next record on, and may be changed on purpose.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ def shape(config: PipelineConfig, rows: StructType, columns: StructType, *, zone
 
 
 def _options(sink: DeltaSink) -> dict[str, Text]:
-    found: dict[str, Text] = {}
+    found: dict[str, Text] = {"type": sink.type}
     if isinstance(sink, KeyedSink):
         found["key"] = list(sink.key)
         if sink.sequence_by is not None:  # between an order by sequence and one by offset: `sinks.delta.order`
             found["sequence_by"] = sink.sequence_by
     if isinstance(sink, DeltaHistorySink):
+        found["stored_as_scd_type"] = str(sink.stored_as_scd_type)
         for option in ("track_history_column_list", "track_history_except_column_list"):
             columns = getattr(sink, option)
             found[option] = list(columns) if columns is not None else None

@@ -31,8 +31,10 @@ log = logging.getLogger("lakelock.delta")
 
 ZONE = "spark.sql.session.timeZone"
 _PREFIX = "lakelock.shape."
-_GONE_IS_CHANGED = ("aggregates.", "window.")
+_GONE_IS_CHANGED = ("key", "group_by", "aggregates.", "window.")
 """Beginnings of options that can't be left out later: the rows hold what they said."""
+_HAS_A_RULE = "sequence_by"
+"""May be left out where `sinks.delta.order` lets it: no row is ordered by it then."""
 _TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|\w+|\S""", re.DOTALL)
 _CHANGES = ("_offset", "_applied", "_deleted_by")
 """The columns of which one is filled in each row that comes from a record."""
@@ -90,8 +92,7 @@ class Shape:
         from pyspark.errors import PySparkException
 
         kept = self._kept(table)
-        # The rows of a run whose records had times stay when the records have none.
-        texts = {ZONE: kept[ZONE], **self.texts} if ZONE in kept else self.texts
+        texts = self.over(kept)
         if texts == kept:
             return
         change = f"SET TBLPROPERTIES ({literal(self.name)} = {literal(_packed(texts))})"
@@ -110,6 +111,15 @@ class Shape:
         gone = [name for name in kept if name.startswith(_GONE_IS_CHANGED) and name not in self.texts]
         found = {name: (kept[name], self.texts.get(name)) for name in [*self.texts, *gone] if name in kept}
         return {name: both for name, both in found.items() if canonical(both[0]) != canonical(both[1])}
+
+    def over(self, kept: Mapping[str, Text]) -> Mapping[str, Text]:
+        """What a table remembers once these options have passed ``check``. Pure.
+
+        What they say nothing of still holds for the rows that are there, as the zone of their times when records have
+        none any more. Where the options differ, no row is left.
+        """
+        still = {} if self.differences(kept) else {name: kept[name] for name in kept if name != _HAS_A_RULE}
+        return {**still, **self.texts}
 
     def _kept(self, table: DeltaTable) -> Mapping[str, Text]:
         detail = table.detail()

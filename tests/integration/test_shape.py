@@ -170,6 +170,17 @@ def test_a_restore_and_a_clone_take_it_along_with_the_rows(lake: Lake) -> None:
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize(("before", "after"), [("upsert", "append"), ("append", "upsert")])
+def test_another_kind_of_table_is_refused(before: str, after: str, lake: Lake) -> None:
+    send(lake, 1, 2)
+    pipeline(lake, before, {}).run()
+    other = pipeline(lake, after, {"path": str(lake.path(before))}, name=before)
+    assert f"sinks[0].type was delta_{before}, and is delta_{after} now" in str(refused(lake, before, other))
+    send(lake, 3)
+    assert pipeline(lake, before, {}).run().rows == 1
+
+
+@pytest.mark.breadth
 def test_a_table_that_holds_no_change_takes_other_options(lake: Lake) -> None:
     def crash(event: Event) -> None:
         if event.step is Step.WRITING:

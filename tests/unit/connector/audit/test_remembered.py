@@ -66,6 +66,15 @@ def test_another_option_is_told(sink: dict[str, Any], change: dict[str, Any], to
     assert told in found[0]
 
 
+@pytest.mark.parametrize("sink", [UPSERT, HISTORY, BITEMPORAL, GROUPS], ids=lambda sink: sink["type"])
+def test_another_kind_of_table_is_told(sink: dict[str, Any]) -> None:
+    """A table of every record isn't one of the latest per key: its rows are judged by the wrong rule."""
+    append = {"type": "delta_append", "path": "/tmp/t"}
+    told = f"The table's rows were made with another sinks[0].type, {sink['type']}: the file says delta_append,"
+    assert told in other_options(remembered(written(sink)[1]), pipeline(append))[0]
+    assert other_options(remembered(written(append)[1]), pipeline(append)) == []
+
+
 def test_the_same_option_in_other_words_is_not() -> None:
     kept = {"key": ["NO", "id"], "sequence_by": "`N`+1", "of_a_later_release": "x"}
     assert other_options(kept, pipeline(UPSERT)) == []

@@ -96,7 +96,9 @@ def of(
 )  # fmt: skip
 def test_the_options_by_which_records_go_together_shape_the_rows(sink: dict[str, Any], texts: dict[str, Any]) -> None:
     together = [*texts.get("key", ()), *texts.get("group_by", ())]
-    assert of(sink).texts == {**texts, **{f"steps.mask.{column}": None for column in together}}
+    if sink["type"] == "delta_history":
+        texts = {**texts, "stored_as_scd_type": sink.get("stored_as_scd_type", "2")}
+    assert of(sink).texts == {**texts, "type": sink["type"], **{f"steps.mask.{column}": None for column in together}}
 
 
 SALT, OTHER = ({"salt": SecretStr(text)} for text in ("0123456789abcdef", "fedcba9876543210"))
@@ -107,7 +109,7 @@ def test_the_salt_of_a_masked_key_is_remembered_and_not_told() -> None:
         return of(UPSERT, steps=[{"mask": ["email", "n"], **salt}, {"rename": {"email": "K"}}])
 
     one, other = masked(SALT), masked(OTHER)
-    assert one.texts.keys() == {"key", "steps.mask.k"}
+    assert one.texts.keys() == {"type", "key", "steps.mask.k"}
     assert "0123456789abcdef" not in str(one.texts)
     assert one.differences(one.texts) == {}
     assert other.differences(one.texts).keys() == {"steps.mask.k"}
@@ -139,7 +141,29 @@ def test_a_table_that_remembers_nothing_of_masks_takes_any(steps: list[dict[str,
 def test_the_salt_of_a_column_with_the_name_of_a_type_is_not_that_of_the_order() -> None:
     steps = [{"mask": ["date", "n"], "salt": SecretStr("0123456789abcdef")}, {"rename": {"n": "m"}}]
     made = of({**UPSERT, "sequence_by": "CAST(at AS DATE)"}, steps=steps)
-    assert made.texts.keys() == {"key", "sequence_by", "steps.mask.k"}
+    assert made.texts.keys() == {"type", "key", "sequence_by", "steps.mask.k"}
+
+
+KINDS: list[dict[str, Any]] = [
+    {"type": "delta_append"},
+    UPSERT,
+    {"type": "delta_history", "key": "k"},
+    {"type": "delta_history", "key": "k", "sequence_by": "n", "stored_as_scd_type": "bitemporal"},
+    COUNT,
+]
+
+
+@pytest.mark.parametrize("after", range(len(KINDS)))
+@pytest.mark.parametrize("before", range(len(KINDS)))
+def test_another_kind_of_table_is_another_shape(before: int, after: int) -> None:
+    """A table of every record isn't one of the latest per key, also where both have the same columns."""
+    differences = of(KINDS[after]).differences(of(KINDS[before]).texts)
+    assert bool(differences) is (before != after)
+    kinds = tuple(KINDS[each]["type"] for each in (before, after))
+    assert kinds[0] == kinds[1] or differences["type"] == kinds
+    # As a table that remembers its key only.
+    without = {name: text for name, text in of(KINDS[before]).texts.items() if name in ("key", "group_by")}
+    assert of({"type": "delta_append"}).differences(without).keys() == without.keys()
 
 
 def test_messages_name_the_option_by_its_path_in_the_file() -> None:
@@ -197,9 +221,9 @@ def test_the_zone_is_not_remembered_where_no_text_became_a_time(
 
 @pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "GMT", "Z", "+00:00", "Etc/GMT+0", "zulu"])
 def test_all_names_of_utc_are_one_zone(zone: str) -> None:
-    assert of({"type": "delta_append"}, AT, zone=zone).texts == {ZONE: "UTC"}
+    assert of({"type": "delta_append"}, AT, zone=zone).texts[ZONE] == "UTC"
 
 
 @pytest.mark.parametrize("zone", ["Europe/London", "UTC+1", "+01:00", "Etc/GMT+1"])
 def test_another_zone_is_another_one(zone: str) -> None:
-    assert of({"type": "delta_append"}, AT, zone=zone).texts == {ZONE: zone}
+    assert of({"type": "delta_append"}, AT, zone=zone).texts[ZONE] == zone

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.delta.shape import ZONE, Shape, Text, _packed, _unpacked
+from sinks.delta.shape import ZONE, Shape, Text, _packed, _unpacked, canonical
 
 TEXTS = st.dictionaries(
     st.sampled_from(["key", "group_by", "sequence_by", "aggregates.total", "aggregates.token", "window.size", ZONE]),
@@ -98,3 +98,27 @@ def test_what_else_is_left_out_is_none() -> None:
     """A zone matters no more if no record has a time; the two orders of changes have a rule of their own; and a later
     release may have remembered more."""
     assert differences({ZONE: "UTC", "sequence_by": "n", "of_a_later_release": "x"}, {"key": ["a"]}) == {}
+
+
+@given(TEXTS, TEXTS)
+def test_a_run_that_is_let_in_has_the_table_forget_nothing_that_it_did_not_compare(
+    kept: dict[str, Text], now: dict[str, Text]
+) -> None:
+    shape = Shape("p", str, now)
+    after = shape.over(kept)
+    assert shape.differences(after) == {}, "and the next run of the same file is let in"
+    assert now.items() <= after.items()
+    if not shape.differences(kept):
+        assert kept.keys() - after.keys() <= {"sequence_by"}
+        for name in kept.keys() - {"sequence_by"}:
+            assert canonical(after[name]) == canonical(kept[name])
+
+
+def test_rows_that_are_no_longer_ordered_by_a_sequence_take_another_one_later() -> None:
+    """`sinks.delta.order` lets the option go only where no row is ordered by it."""
+    assert Shape("p", str, {"key": ["a"]}).over({"key": ["a"], "sequence_by": "n"}) == {"key": ["a"]}
+
+
+@pytest.mark.parametrize("option", ["key", "group_by"])
+def test_what_rows_belong_together_by_cannot_be_left_out(option: str) -> None:
+    assert differences({option: ["a"]}, {"type": "delta_append"}) == {option: (["a"], None)}
