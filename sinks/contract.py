@@ -81,6 +81,9 @@ class Position:
     """From then on the position wants to be written again though nothing changed, or the sink may forget it."""
     source: str = field(default="commit", compare=False)
     """How the position was found: ``commit``, ``restored``, ``cloned``, ``rows`` or ``group``."""
+    of_others: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Topic name -> topic id by the commits of other pipelines, where only rows show the position and the pipeline has
+    made none of them."""
     restored_to: int | None = field(default=None, compare=False)
     """The epoch that it was restored to, where it was and nothing was committed since."""
     went_back: bool = field(default=False, compare=False)

@@ -14,7 +14,14 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from connector.delivery.ports import Work
-from connector.protocol.recover import TopicsHeld, reached, refuse_forgotten, refuse_recreated, refuse_replaced, resumed
+from connector.protocol.recover import (
+    TopicsHeld,
+    reached,
+    refuse_forgotten,
+    refuse_other_topics,
+    refuse_replaced,
+    resumed,
+)
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, Fenced, GroupActive, PositionMismatch
@@ -57,7 +64,7 @@ def hand_over(work: Work, delivery: str) -> Position:
         refuse_replaced(position)
         _refuse_another_group(work, position)
         if position is not None and _stands(position, delivery):
-            refuse_recreated(position.topics, held.ids)
+            refuse_other_topics(position, held.ids)
             if not _lacks(position, held, work.group.committed):
                 return position
         try:
@@ -115,7 +122,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
             work.group.store(given)
         note = f"consumer group {work.group.name} starts at {offsets.to_json()}"
     else:
-        refuse_recreated(position.topics, held.ids)
+        refuse_other_topics(position, held.ids)
         committed = work.group.committed(position.offsets.topics)
         if delivery == TRANSACTIONAL:
             refuse_forgotten(_left_behind(work, position, held), committed, work.group.name)

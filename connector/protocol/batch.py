@@ -17,7 +17,7 @@ from connector.protocol.recover import (
     Remaining,
     TopicsHeld,
     refuse_cut,
-    refuse_recreated,
+    refuse_other_topics,
     refuse_replaced,
     without_lost,
 )
@@ -81,7 +81,8 @@ def epoch_of(
     ``owner`` is the run's id. ``held`` is what Kafka holds. ``remaining`` is asked what is left of partitions that have
     lost records, and ``kept`` how long tombstones stay. ``now`` is the current time, in UTC.
 
-    Raises TopicRecreated and TableReplaced. Raises PositionMismatch if records between the sink's position and the
+    Raises TableReplaced, and what ``refuse_other_topics`` raises.
+    Raises PositionMismatch if records between the sink's position and the
     batch would be missing; OffsetsLost if Kafka has removed records of the batch, which a query with ``failOnDataLoss``
     false would leave out in silence, or if its log was cut; ConfigurationError if the batch has a topic that the
     pipeline doesn't name.
@@ -117,7 +118,7 @@ def _wanted(batch: Batch, pipeline: str, position: Position | None, held: Topics
         )
     refuse_replaced(position)
     if position is not None:
-        refuse_recreated(position.topics, held.ids)
+        refuse_other_topics(position, held.ids)
         refuse_cut(position, held)
     if position is None and batch.number > 0:
         raise PositionMismatch(

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from connector.protocol.read_to import said, seen_to
 from sinks.contract import Position
-from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced, TopicRecreated
+from sinks.errors import ConfigurationError, OffsetsForgotten, OffsetsLost, TableReplaced, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.plurals import plural
 
@@ -128,14 +128,14 @@ def resume(
     ``remaining`` is asked what is left of partitions that have lost records. With ``continue_on_data_loss`` the lost
     ranges are left out, and returned.
 
-    Raises TableReplaced; TopicRecreated; OffsetsLost if Kafka's log was cut before the stored offset, or if it starts
-    after it, or if deletes may be gone from it (the last two unless ``continue_on_data_loss``).
+    Raises TableReplaced; what ``refuse_other_topics`` raises; OffsetsLost if Kafka's log was cut before the stored
+    offset, or if it starts after it, or if deletes may be gone from it (the last two unless ``continue_on_data_loss``).
     """
     if position is None:
         started = start()
         return Resumption(Offsets({at: started.get(at, beginning) for at, beginning in held.beginnings.items()}))
     refuse_replaced(position)
-    refuse_recreated(position.topics, held.ids)
+    refuse_other_topics(position, held.ids)
     without_rows = position.source == "rows" and not held.beginnings.keys() <= position.offsets.keys()
     appeared = began() if without_rows else {}
     resumed = Offsets({at: position.offsets.get(at, appeared.get(at, 0)) for at in held.beginnings})
@@ -243,6 +243,22 @@ def refuse_replaced(position: Position | None) -> None:
     """Raises TableReplaced: the offsets belong to rows that somebody has replaced. Going on would hide a gap."""
     if position is not None and position.replaced:
         raise TableReplaced.by(position.replaced)
+
+
+def refuse_other_topics(position: Position, current: Mapping[str, str]) -> None:
+    """Raises TopicRecreated as ``refuse_recreated``, and ConfigurationError if only rows of another pipeline show the
+    position, and it has read them from other topics of the same names: their offsets say nothing of these."""
+    refuse_recreated(position.topics, current)
+    for topic, topic_id in position.of_others.items():
+        if current.get(topic, topic_id) != topic_id:
+            raise ConfigurationError(
+                f"The table's rows of {topic!r} come from another topic of this name: another pipeline has read them "
+                f"from topic id {topic_id}, Kafka now has {current[topic]}, and this pipeline has written nothing yet. "
+                "By the offsets of those rows, new records would be taken for old ones and dropped.",
+                hint="If the other pipeline reads another cluster, give this one a table of its own. If this one takes "
+                "the other's place, give it the other's name: what to do about a recreated topic, or one that moved, "
+                "is asked then.",
+            )
 
 
 def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> None:

@@ -33,6 +33,7 @@ from sinks.delta.position import (
     find,
     from_rows,
     how_replaced,
+    ids_of_rows,
     in_words,
     lineage,
     replaces,
@@ -128,6 +129,7 @@ class PipelineCommits:
                 return Position(
                     epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows", replaced=replaced,
                     went_back=epoch > 0 and (standing.restored or went_back),
+                    of_others={} if epoch else self._ids_of_rows(log, history, rows.topics),
                 )  # fmt: skip
             standing = from_these
         if isinstance(standing, Unwritten):
@@ -302,6 +304,14 @@ class PipelineCommits:
             pipeline=self._pipeline,
             former=self._former,
             stops=self._stops,
+        )
+
+    def _ids_of_rows(self, log: DeltaLog, history: PastCommits, topics: Container[str]) -> dict[str, str]:
+        return ids_of_rows(
+            history.newest().version,
+            history.at,
+            lambda at, metadata: log.holds_txn(at, metadata.pipeline, metadata.epoch),
+            topics,
         )
 
     def _stops(self, commit: Commit) -> bool:

@@ -3,7 +3,7 @@ two functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -235,6 +235,26 @@ def lineage(
         if metadata is not None:
             yield commit, metadata
         version = commit.goes_on_from
+
+
+def ids_of_rows(
+    newest: int,
+    commit_at: Callable[[int], Commit | None],
+    is_own: Callable[[int, CommitMetadata], bool],
+    topics: Container[str],
+) -> dict[str, str]:
+    """Topic -> its id, of these topics, by the newest commit of any pipeline that led to version ``newest``, as far
+    back as the history goes."""
+    found: dict[str, str] = {}
+    version: int | None = newest
+    while version is not None and version >= 0 and (commit := commit_at(version)) is not None:
+        metadata = CommitMetadata.of_anybody(commit.user_metadata)
+        told = metadata.position.topics.items() if metadata is not None else ()
+        new = {topic: its_id for topic, its_id in told if topic in topics and topic not in found}
+        if metadata is not None and new and is_own(version, metadata):
+            found |= new
+        version = commit.goes_on_from
+    return found
 
 
 def taken_in(

@@ -8,7 +8,7 @@ from connector.audit import audit
 from connector.config import parse
 from connector.operations.dead_letters import Retried
 from connector.protocol.steps import Event, Observer, Step
-from sinks.errors import TopicRecreated
+from sinks.errors import ConfigurationError, TopicRecreated
 
 ON = {"on_recreated_topic": "continue"}
 COUNTS = {
@@ -42,6 +42,21 @@ def test_one_with_more_records_is_not_taken_for_the_old_one_either(lake: Lake, t
     assert pipeline.check().behind == 5
     assert [pipeline.run().epochs for _ in range(2)] == [2, 0]
     assert lake.rows("upsert") == [("a", 14), ("b", 2)]
+
+
+@pytest.mark.breadth
+def test_rows_that_another_pipeline_has_read_say_nothing_of_another_topic_of_the_name(lake: Lake, topic: Topic) -> None:
+    """As of one in another cluster. By the rows' offsets two records would be left out."""
+    topic.send_rows([("a", 1), ("b", 2)], partition=0)
+    lake.pipeline().run()
+    make_again(topic)
+    topic.send_rows([("c", n) for n in range(3)], partition=0)
+    for source in ({}, ON):
+        with pytest.raises(ConfigurationError, match="come from another topic of this name"):
+            lake.pipeline(name="other", source=source).run()
+    assert lake.rows() == [("a", 1), ("b", 2)]
+    assert lake.pipeline(source=ON).run().rows == 3
+    assert lake.pipeline(name="other").run().rows == 0, "it is the one that the rows come from now"
 
 
 @pytest.mark.breadth

@@ -20,7 +20,7 @@ from connector.protocol.recover import (
     resume,
 )
 from sinks.contract import Epoch, Position
-from sinks.errors import OffsetsForgotten, OffsetsLost, TopicRecreated
+from sinks.errors import ConfigurationError, OffsetsForgotten, OffsetsLost, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -69,6 +69,17 @@ def test_where_only_rows_show_a_position_partitions_without_rows_stand_where_the
     assert resume(at({"t": {"0": 5}}), kafka, never, left(), began=never).offsets.to_dict() == {"t": {"0": 5, "1": 0}}
     every = replace(at({"t": {"0": 5, "1": 6}}), source="rows")
     assert resume(every, kafka, never, left(), began=never).offsets == every.offsets
+
+
+def test_rows_that_another_pipeline_has_read_from_another_topic_of_the_name_say_nothing_of_this_one() -> None:
+    """As of a topic with the same name in another cluster: the first records would be taken for ones that are there."""
+    kafka = held({"t": {"0": 0}}, {"t": {"0": 9}})
+    rows = Position(0, Offsets.from_dict({"t": {"0": 5}}), source="rows")
+    for known in ({}, {"t": "id-t"}, {"gone": "another"}):
+        assert resume(replace(rows, of_others=known), kafka, never, left()).offsets == rows.offsets
+    with pytest.raises(ConfigurationError, match="from topic id another, Kafka now has id-t") as refused:
+        resume(replace(rows, of_others={"t": "another"}), kafka, never, left())
+    assert "a table of its own" in str(refused.value.hint)
 
 
 APPEARED = [

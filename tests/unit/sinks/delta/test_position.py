@@ -8,7 +8,18 @@ import pytest
 
 from sinks.contract import Position
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.position import Cloned, Commit, FromRows, Own, Standing, Unwritten, find, from_rows, taken_in
+from sinks.delta.position import (
+    Cloned,
+    Commit,
+    FromRows,
+    Own,
+    Standing,
+    Unwritten,
+    find,
+    from_rows,
+    ids_of_rows,
+    taken_in,
+)
 from sinks.delta.taken_over import refuse_gone_back
 from sinks.errors import ConfigurationError, PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
@@ -254,6 +265,29 @@ def test_a_restore_under_an_epoch_that_was_being_written_is_refused(between: Any
 
 def test_other_commits_under_an_epoch_that_was_being_written_are_fine() -> None:
     assert History(("WRITE", epoch(1)), ("OPTIMIZE", None), ("WRITE", epoch(2, base=0))).found() == (2, 2, False)
+
+
+def of_topic(pipeline: str, number: int, **ids: str) -> str:
+    return CommitMetadata(pipeline, Position(number, offsets(number * 100), ids, owner="o")).to_json()
+
+
+def test_the_ids_of_the_rows_topics_are_those_of_the_commits_that_led_to_them() -> None:
+    history = History(
+        ("CREATE TABLE", None),
+        ("WRITE", of_topic("us", 1, t="first", u="second")),
+        ("WRITE", of_topic("us", 2, t="third", v="not asked for")),
+        ("WRITE", "mine"),
+        ("WRITE", of_topic("copied", 9, t="of a stale copy")),
+        ("RESTORE", None, {"version": "1"}),
+        ("OPTIMIZE", None),
+    )
+
+    def ids(newest: int) -> dict[str, str]:
+        return ids_of_rows(newest, history.commits.get, lambda version, _: version != 4, {"t", "u"})
+
+    assert ids(0) == {}
+    assert ids(1) == ids(6) == {"t": "first", "u": "second"}
+    assert ids(4) == {"t": "third", "u": "second"}
 
 
 def test_the_topics_that_undone_epochs_had_taken_in_are_told() -> None:
