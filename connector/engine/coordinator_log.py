@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,8 @@ FORMAT = 3
 """3: a decision to rewind. 2: an epoch of a route. Other entries are written as 1: earlier versions read them."""
 _WITHOUT_ROUTES, _WITHOUT_REWINDS = 1, 2
 _BACK_TO = "back_to"
+_FIRST_LOOK, _FURTHER = 16, 16
+"""Entries that are read first, some five epochs of them; and how many times as many each time that they don't do."""
 COLUMNS = (
     "format INT, pipeline STRING, entry BIGINT, state STRING, epoch BIGINT, attempt BIGINT, owner STRING, run STRING, "
     "ranges ARRAY<STRUCT<topic: STRING, partition: INT, start: BIGINT, end: BIGINT>>, position STRING, "
@@ -117,15 +119,20 @@ class Log:
         self._stands = self._sink.position() if self.exists() else None
         if self._stands is None:
             return LogHeld()
+        return newest_first(self._stands.epoch, self._behind)
+
+    def _behind(self, entry: int, last: int) -> LogHeld:
+        """As ``read``, from the entries behind ``entry``, up to ``last``. Delta skips the files of others: it keeps the
+        least and the highest ``entry`` of each file."""
         row = self._table.spark.sql(
             f"SELECT max_by({_EVERYTHING}, {_ORDER}) AS last, "
             f"max_by({_EVERYTHING}, {_ORDER}) FILTER (WHERE state = 'decided') AS decided "
-            f"FROM {self._table.sql} WHERE pipeline = {literal(self._pipeline)} AND entry <= {self._stands.epoch}"
+            f"FROM {self._table.sql} WHERE pipeline = {literal(self._pipeline)} AND entry > {entry} AND entry <= {last}"
         ).first()
         if row is None or row["last"] is None:
-            return LogHeld(self._stands.epoch)
+            return LogHeld(last)
         decided = row["decided"]
-        return LogHeld(self._stands.epoch, _row(row["last"]), _row(decided) if decided else None)
+        return LogHeld(last, _row(row["last"]), _row(decided) if decided else None)
 
     def done(self, epoch: int | None = None) -> Row | None:
         """The row that says that ``epoch`` is in all sinks; of the newest such epoch if None is given.
@@ -261,6 +268,21 @@ class Log:
 
         parsed = F.from_json(F.lit(json.dumps(rows)), f"ARRAY<STRUCT<{COLUMNS}>>", {"mode": "FAILFAST"})
         return self._table.spark.range(0, 1, 1, 1).select(F.inline(parsed))
+
+
+def newest_first(last: int, behind: Callable[[int, int], LogHeld]) -> LogHeld:
+    """What a log with ``last`` entries holds. Pure.
+
+    Each round of a run asks for it, and the log grows with each epoch. The newest entries have the last decision,
+    unless many epochs since were given up: then more are read. ``behind``: reads the entries behind the first number,
+    up to the second one.
+    """
+    look = _FIRST_LOOK
+    while True:
+        held = behind(max(last - look, 0), last)
+        if held.decided is not None or look >= last:
+            return held
+        look *= _FURTHER
 
 
 class _LogTable(DeltaTable):

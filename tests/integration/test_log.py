@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,3 +40,36 @@ def test_an_entry_that_landed_late_is_not_taken_for_the_next_one(spark: SparkSes
     assert held.in_doubt is not None
     assert (held.number, held.in_doubt.state) == (2, State.DECIDED)
     log.append(3, (Row(State.DONE, EPOCH, "run", reads={"sink": {}}),))
+
+
+@pytest.mark.breadth
+def test_a_round_opens_no_file_of_old_entries(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connector.engine.coordinator_log._FIRST_LOOK", 2)
+    log = Log(own_session(spark), path=str(tmp_path / "log"), name=None, pipeline="p", run="run")
+    log.create()
+    log.read()
+
+    def append(*states: State) -> None:
+        for state in states:
+            number = log.read().number + 1
+            prepared = {"sink": Prepared(number, "1", {})} if state is State.DECIDED else {}
+            log.append(number, (Row(state, replace(EPOCH, number=number), "run", prepared),))
+
+    append(State.BEGUN, State.DECIDED)
+    old = list((tmp_path / "log").glob("*.parquet"))
+    append(State.DONE, State.DECIDED, State.DONE)
+    for file in old:
+        file.rename(f"{file}.away")
+    held = log.read()
+    assert held.last is not None
+    assert held.decided is not None
+    assert (held.number, held.last.epoch.number, held.decided.epoch.number) == (5, 5, 4)
+    append(State.ABORTED)
+    for file in old:
+        Path(f"{file}.away").rename(file)
+    append(State.ABORTED)
+    held = log.read()
+    assert held.decided is not None
+    assert (held.number, held.decided.epoch.number) == (7, 4), "the decision is found further back"

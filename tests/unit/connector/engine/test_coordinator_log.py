@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from connector.engine.coordinator_log import _row, _values
-from connector.protocol.decided import Row, State
+from connector.engine.coordinator_log import _row, _values, newest_first
+from connector.protocol.decided import LogHeld, Row, State
 from sinks.contract import Epoch, Position, Prepared
 from sinks.offsets import Offsets
 
@@ -26,6 +29,25 @@ def test_a_rewind_stays_a_rewind_also_without_tables(tables: list[str], to: int)
 def test_an_epoch_without_tables_is_no_rewind() -> None:
     found = read_back(Row(State.DECIDED, EPOCH, "me", {}, config="c"))
     assert (found.back_to, found.prepared) == (None, {})
+
+
+@given(st.lists(st.sampled_from(State), min_size=1, max_size=600))
+def test_the_newest_entries_tell_what_all_of_them_do(states: list[State]) -> None:
+    rows = [Row(state, replace(EPOCH, number=entry), "me") for entry, state in enumerate(states, start=1)]
+    opened: list[int] = []
+
+    def behind(entry: int, last: int) -> LogHeld:
+        there = rows[entry:last]
+        opened.append(len(there))
+        decided = [row for row in there if row.state is State.DECIDED]
+        return LogHeld(last, there[-1] if there else None, decided[-1] if decided else None)
+
+    every = behind(0, len(rows))
+    opened.clear()
+    assert newest_first(len(rows), behind) == every
+    ago = states[::-1].index(State.DECIDED) + 1 if State.DECIDED in states else len(rows)
+    assert max(opened) <= max(16, 16 * ago), "however long the log is"
+    assert len(opened) <= 3
 
 
 def read_back(row: Row) -> Row:
