@@ -29,6 +29,7 @@ from sinks.delta.shape import canonical
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, SchemaMismatch
 from sinks.event_time import Clock
+from sinks.spark.by_partition import by_partition
 from sinks.spark.sql import identifier, literal, struct_sql
 
 if TYPE_CHECKING:
@@ -244,9 +245,10 @@ def _without_applied(records: DataFrame, table: DeltaTable, topics: Container[st
 
     The offsets of a partition are applied in their order, so the highest of all groups tells.
     """
-    for at, offset in table.coordinates(topics).items():
-        records = records.where(f"_topic <> {literal(at.topic)} OR _partition <> {at.partition} OR _offset >= {offset}")
-    return records
+    applied = table.coordinates(topics)
+    if not applied:
+        return records
+    return records.where(f"_offset >= coalesce({by_partition(applied, topic='_topic', partition='_partition')}, 0)")
 
 
 def _states(sink: DeltaAggregateSink, records: DataFrame) -> dict[str, Monoid]:

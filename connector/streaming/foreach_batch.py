@@ -31,10 +31,10 @@ from connector.streaming.checkpoint import batch_of
 from connector.telemetry.notify import QueryNotifier
 from sinks.contract import Position
 from sinks.errors import ConfigurationError, Fenced, LakelockError, PreparedLost
-from sinks.offsets import OffsetRange, TopicPartition
+from sinks.offsets import OffsetRange
+from sinks.spark.by_partition import by_partition
 from sinks.spark.row_errors import raise_sql
 from sinks.spark.settings import AS_WRITTEN, with_settings
-from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -251,30 +251,12 @@ def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> D
     # An epoch that another run has decided may end before the batch does.
     until = {**batch.end, **{range_.at: range_.end for range_ in ranges}}
     foreign = raise_sql("not_of_batch", topic="topic", partition="partition", offset="offset")
-    inside = f"offset >= {_by_partition(starts)} AND offset < {_by_partition(batch.end)}"
+    inside = f"offset >= {by_partition(starts)} AND offset < {by_partition(batch.end)}"
     columns = (
         f"CASE WHEN {inside} THEN offset ELSE {foreign} END AS offset" if name == "offset" else name
         for name in records.columns
     )
     checked = records.selectExpr(*columns)
     if taken != starts:
-        checked = checked.where(f"offset >= {_by_partition(taken)}")
-    return checked if until == batch.end else checked.where(f"offset < {_by_partition(until)}")
-
-
-def _by_partition(offsets: Mapping[TopicPartition, int]) -> str:
-    """SQL of the offset for the record's partition; NULL for a partition that isn't in ``offsets``."""
-    topics: dict[str, dict[int, int]] = {}
-    for at, offset in offsets.items():
-        topics.setdefault(at.topic, {})[at.partition] = offset
-    if not topics:
-        return "CAST(NULL AS BIGINT)"
-    whens = (
-        f"WHEN {literal(topic)} THEN get(array({', '.join(_bigint(of.get(n)) for n in range(max(of) + 1))}), partition)"
-        for topic, of in topics.items()
-    )
-    return f"CASE topic {' '.join(whens)} END"
-
-
-def _bigint(offset: int | None) -> str:
-    return f"CAST({'NULL' if offset is None else offset} AS BIGINT)"
+        checked = checked.where(f"offset >= {by_partition(taken)}")
+    return checked if until == batch.end else checked.where(f"offset < {by_partition(until)}")
