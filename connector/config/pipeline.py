@@ -389,7 +389,7 @@ class PipelineConfig(Options):
     @property
     def on_s3(self) -> bool:
         """Whether any table of the pipeline is at an ``s3a://`` path, so that Spark needs S3A."""
-        tables = [*self.sinks, self.dead_letters, self.coordinator]
+        tables = [*sinks_of(self), self.dead_letters, self.coordinator]
         return any(isinstance(each, DeltaPlace) and each.place.startswith("s3a://") for each in tables)
 
     @property

@@ -10,6 +10,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from connector.config import KafkaTopicSink, KeyedSink, PipelineConfig
+from connector.config.route import sinks_of
 from connector.decode.event_time import Timing
 from connector.decode.registry.newest import NewestSchemas
 from connector.delivery.ports import Group, Topics, Work
@@ -336,7 +337,7 @@ def assembled(
     under another name), and what the sinks raise.
     """
     # Ask Kafka first. If no broker answers, the run fails long before Spark would have started.
-    source = KafkaSource(config.source, with_deletes=any(isinstance(sink, KeyedSink) for sink in config.sinks))
+    source = KafkaSource(config.source, with_deletes=any(isinstance(sink, KeyedSink) for sink in sinks_of(config)))
     group = ConsumerGroup(config)
     run = str(uuid.uuid4())
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from connector.config import DeltaAppendSink, DeltaSink, PipelineConfig
+from connector.config.route import sinks_of
 from connector.protocol.recover import TopicsHeld, behind
 from connector.source.consumer_group import ConsumerGroup
 from sinks.errors import LakelockError
@@ -17,7 +18,7 @@ questions about the table are answered sooner by queries that aren't compiled.""
 
 def appends_only(config: PipelineConfig) -> bool:
     """Whether a run merges nothing into a table."""
-    return all(isinstance(sink, DeltaAppendSink) for sink in config.sinks)
+    return all(isinstance(sink, DeltaAppendSink) for sink in sinks_of(config))
 
 
 def is_short(config: PipelineConfig, held: TopicsHeld, group: ConsumerGroup) -> bool:

@@ -164,8 +164,8 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
     for file in files:
         if file.config is not None:
             claims.setdefault(("are both called", file.config.name), []).append(file)
-            for sink in file.config.sinks:
-                claims.setdefault(("both write to", spot(sink)), []).append(file)
+            for place in _written(file.config):
+                claims.setdefault(("both write to", place), []).append(file)
     tables = {
         (number, option): place.folder
         for number, file in enumerate(files)
@@ -207,6 +207,12 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
         else file
         for file in files
     ]
+
+
+def _written(config: PipelineConfig) -> Collection[str]:
+    """The places of the sinks, of a route also those of ``overrides``."""
+    named = config.route.names if config.route is not None else []
+    return dict.fromkeys(spot(sink) for each in [config, *map(config.routed, named)] for sink in each.sinks)
 
 
 def _different(setting: str, values: Mapping[str, Sequence[PipelineFile]]) -> str:

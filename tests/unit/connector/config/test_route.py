@@ -87,6 +87,11 @@ def test_a_route_has_no_change_log_but_its_tables_may() -> None:
     assert not routed().merges_on_read
 
 
+def test_a_table_of_overrides_on_s3_needs_s3a_as_any_other() -> None:
+    assert routed({"overrides": {"a": {"sink": {"path": "s3a://lake/a"}}}}).on_s3
+    assert not routed({"overrides": {"a": {"sink": {"path": "lake/z"}}}}).on_s3
+
+
 def test_relative_places_belong_to_the_file(tmp_path: Any) -> None:
     import yaml
 

@@ -103,6 +103,18 @@ def test_files_that_get_in_each_others_way_are_refused_and_no_others(
     assert c.config is not None
 
 
+def test_a_table_of_a_routes_overrides_is_nobody_elses(tmp_path: Path) -> None:
+    sink = {"type": "delta_upsert", "path": "lake/{a}", "key": "a"}
+    for place, clashes in (("lake/b", True), ("lake/b2", False)):
+        route = {"by": "a", "sink": sink, "overrides": {"x": {"sink": {"path": place}}}}
+        options = yaml.safe_load(written(tmp_path, "a", coordinator={"path": "log"}, route=route).read_text())
+        del options["sinks"]
+        (tmp_path / "a.yaml").write_text(yaml.safe_dump(options))
+        written(tmp_path, "b")
+        found = without_clashes(read(pipeline_files([tmp_path])))
+        assert ["both write to" in str(file.fault) for file in found] == [clashes] * 2
+
+
 @pytest.mark.parametrize(
     ("setting", "of_a", "of_b"),
     [
