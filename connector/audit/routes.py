@@ -123,6 +123,10 @@ def _without(found: Audit, why: str) -> Audit:
     return replace(found, claim=replace(found.claim, unknown=(*found.claim.unknown, why)))
 
 
+def _noted(found: Audit, note: str | None) -> Audit:
+    return found if note is None else replace(found, notes=[*found.notes, f"{note}."])
+
+
 def audit_routes(
     config: PipelineConfig,
     audit: Callable[[PipelineConfig, Logged | None], Audit],
@@ -140,7 +144,9 @@ def audit_routes(
         done = before.done
         if done is None:
             raise _knows_no_epoch(config)
-        found = [audit(config.routed(name), done.of(name)) for name in done.tables]
+        assert config.route is not None
+        misnamed = config.route.misnamed(done.tables, done.tables)
+        found = [_noted(audit(config.routed(name), done.of(name)), misnamed.get(name)) for name in done.tables]
         found = before.doubted(_log(config, spark), found)
         missing = _without_table(config, spark, done, say)
     return [*found, missing] if missing is not None else found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from itertools import takewhile
 
 _ALIASES = {
     "exactly_once": "transactional",
@@ -12,6 +14,8 @@ _ALIASES = {
     "effectively_once": "idempotent",
 }
 """What other systems call the deliveries."""
+_LONG = 4
+"""Of shorter names, such as DE and DK, many differ in one letter."""
 
 
 def nearest(word: object, known: Iterable[object]) -> str | None:
@@ -32,3 +36,27 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
     """``; did you mean latest?``, or nothing."""
     found = nearest(word, known) if isinstance(word, str) else None
     return f"; did you mean {found}?" if found else ""
+
+
+def by_a_slip(name: str, known: Iterable[str]) -> str | None:
+    """The first of the known names that differs from this one by a slip: in one letter, in two that have changed
+    places, or only in case and signs. None: none does. Names with other numbers are no slips, nor are short ones.
+    """
+    return next((other for other in known if _is_slip(name, other)), None)
+
+
+def _is_slip(name: str, other: str) -> bool:
+    one, two = (re.sub(r"[\W_]+", "_", each.casefold()) for each in (name, other))
+    if name == other or min(len(one), len(two)) < _LONG:
+        return False
+    start = _in_common(one, two)
+    one, two = one[start:], two[start:]
+    end = _in_common(one[::-1], two[::-1])
+    one, two = one[: len(one) - end], two[: len(two) - end]
+    swapped = len(one) == 2 and one == two[::-1]
+    return (max(len(one), len(two)) <= 1 or swapped) and not re.search(r"\d", one + two)
+
+
+def _in_common(one: str, two: str) -> int:
+    """The number of letters that both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))

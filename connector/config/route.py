@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -15,6 +15,7 @@ from connector.config.faults import Fault
 from connector.config.formats import AvroFormat, FormatOptions, JsonFormat
 from connector.config.kinds import Name, Options, Text, dotted, fits
 from connector.config.marks import Path
+from connector.config.nearest import by_a_slip
 from connector.config.own_schema import OwnSchema, unfit_for_schemas
 from connector.config.placeholders import merged, misplaced, placed, placeholders
 from connector.config.places import DeltaSink, spot
@@ -129,6 +130,19 @@ class Route(Options):
     def own(self) -> Mapping[str, OwnSchema]:
         """Value -> the schema of its records, of those that have one of their own."""
         return {value: each.value for value, each in self.overrides.items() if each.value is not None}
+
+    def misnamed(self, names: Collection[str], there: Collection[str]) -> dict[str, str]:
+        """Values that an override under another name seems to be meant for -> what to say of it. The two names differ
+        by a slip, and only ``there``, where each value with a record or a table is, shows which of them is real.
+        """
+        unused = [value for value in self.overrides if value not in there] if self.values is None else []
+        meant = {name: by_a_slip(name, unused) for name in names if name not in self.overrides and name != OTHER}
+        return {
+            name: f"{OPTION}.overrides.{override}: no record names {override!r} so far, but records name {name!r}, "
+            "which has no override"
+            for name, override in meant.items()
+            if override is not None
+        }
 
     def bare(self, format: FormatOptions) -> bool:
         """Whether records share no columns: each table has a schema of its own, and ``format``, that of the file, says

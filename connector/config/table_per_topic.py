@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,11 +13,13 @@ from connector.config.fault_texts import shown
 from connector.config.faults import Fault
 from connector.config.flows import FLOWS
 from connector.config.kinds import Options, dotted
+from connector.config.nearest import by_a_slip
 from connector.config.placeholders import merged, misplaced, placed, safe
 from connector.config.route import OPTION as ROUTE
 from connector.config.routed_sinks import one_way
 from connector.config.several import Several
 from connector.config.source import Source
+from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from connector.config.marks import Path
@@ -56,8 +58,7 @@ class Template(Several):
     def known_parts(self) -> list[str]:
         """The topics that the file names, or one that stands for those that Kafka knows."""
         topics = self._given_source.get("topics")
-        overrides = _mapping(_mapping(self.document[OPTION]).get("overrides"))
-        named = [*(topics if isinstance(topics, list) else []), *overrides]
+        named = [*(topics if isinstance(topics, list) else []), *self._overrides]
         return list(dict.fromkeys(topic for topic in named if isinstance(topic, str))) or [_ANY_TOPIC]
 
     def pipeline(self, part: str) -> PipelineConfig:
@@ -86,6 +87,24 @@ class Template(Several):
 
         return self._parsed(options, part, (OPTION, "sink"), moved, faults)
 
+    def without_topic(self, topics: Collection[str]) -> list[str]:
+        """The topics of ``overrides`` that Kafka doesn't have. ``topics``: all that match and that it has."""
+        return [name for name in self._overrides if isinstance(name, str) and name not in topics]
+
+    def misnamed(self, topics: Collection[str]) -> dict[str, ConfigurationError]:
+        """Topics that an override under another name seems to be meant for -> why their pipelines are refused."""
+        plain = [topic for topic in topics if topic not in self._overrides]
+        meant = {by_a_slip(name, plain): name for name in self.without_topic(topics)}
+        return {
+            topic: ConfigurationError(
+                f"{self.origin}: {dotted((OPTION, 'overrides', name))}: Kafka has no such topic, but it has {topic}, "
+                "which has no override: its table would be like all others.",
+                hint=f"Correct the name. If both are right, write {topic}: {{}} into {OPTION}.overrides, too.",
+            )
+            for topic, name in meant.items()
+            if topic is not None
+        }
+
     @property
     def like_all(self) -> PipelineConfig:
         """A pipeline like that of any topic, with the name that all share. Raises ConfigurationError."""
@@ -99,6 +118,10 @@ class Template(Several):
         some_topic = given[0] if isinstance(given, list) and given and isinstance(given[0], str) else _ANY_TOPIC
         one = self.pipeline(some_topic).source  # whatever is wrong with the file shows here
         return one.model_copy(update={"topics": Source.model_validate({"topics": given, "kafka": one.kafka}).topics})
+
+    @property
+    def _overrides(self) -> Mapping[str, Any]:
+        return _mapping(_mapping(self.document[OPTION]).get("overrides"))
 
     @property
     def _given_source(self) -> Mapping[str, Any]:

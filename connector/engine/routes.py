@@ -24,6 +24,7 @@ from connector.engine.field_check import look_at_value
 from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.in_parallel import of_each
 from connector.engine.letters_again import RECORD, letters_version, without_rows_there
+from connector.engine.misnamed import refuse_misnamed
 from connector.engine.outputs import Table
 from connector.engine.routed_places import RoutedPlaces
 from connector.engine.routed_table import RoutedTable, Split, Template, by_table
@@ -169,7 +170,9 @@ class Routes:
             counts = self._counted(rows, epoch)
             unseen = [name for name in counts if name not in self._ready]
             new = [name for name in unseen if name not in self.logged]
-            if not again and self._with_own(new):  # a decided epoch is committed whatever is in it
+            if not again:  # a decided epoch is committed whatever is in it
+                refuse_misnamed(self.config, unseen, counts, self.logged)
+            if not again and self._with_own(new):
                 for warning in self.unmatched(reading.read(epoch.ranges), new):
                     log.warning("%s", warning)
             # What an epoch in doubt needs of its tables was compared before it was decided.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, T
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("lakelock.fleet")
 
 
 @dataclass(frozen=True)
@@ -124,16 +127,35 @@ def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[Pipel
     except (BrokerUnreachable, TopicMissing) as error:
         like = several.like_all if isinstance(several, Template) else None
         return [PipelineFile(several.origin, error=error, template=grows, intended=like)]
+    unused, misnamed = _of_no_topic(several, parts, known) if isinstance(several, Template) else ([], {})
     found = []
-    for part in parts:
+    for part in [*parts, *unused]:
         file = f"{several.origin}#{part}"
         if file in known:
             continue
         try:
-            found.append(PipelineFile(file, several.pipeline(part), template=grows))
-        except LakelockError as error:
-            found.append(PipelineFile(file, error=error, template=grows))
+            config, error = several.pipeline(part), misnamed.get(part)
+        except LakelockError as wrong:
+            found.append(PipelineFile(file, error=wrong, template=grows))
+            continue
+        if error is not None:
+            found.append(PipelineFile(file, error=error, template=grows, intended=config))
+        elif part not in unused:
+            found.append(PipelineFile(file, config, template=grows))
     return found
+
+
+def _of_no_topic(
+    template: Template, topics: Sequence[str], known: Collection[str]
+) -> tuple[list[str], dict[str, ConfigurationError]]:
+    """The topics of ``overrides`` that Kafka doesn't have, and the topics that these seem to be meant for -> why they
+    are refused. The log names the others, once. ``known``: as in ``read``."""
+    unused, misnamed = template.without_topic(topics), template.misnamed(topics)
+    if unused and not misnamed and not any(file.startswith(f"{template.origin}#") for file in known):
+        log.warning(
+            "%s: tables.overrides is for topics that Kafka doesn't have: %s", template.origin, ", ".join(unused)
+        )
+    return unused, misnamed
 
 
 def _topics(template: Template) -> list[str]:

@@ -18,8 +18,10 @@ from routing import SCHEMA, Routed, dying_before_the_commit_of
 from typer.testing import CliRunner
 
 from connector import Pipeline
+from connector.audit import audit, audit_routes
 from connector.audit.verdict import FAULTS, Verdict
 from connector.cli.app import app
+from connector.config import parse
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
 from sinks.errors import (
@@ -249,6 +251,26 @@ def test_too_many_tables_stop_the_run_before_anything_is_made(routed: Routed) ->
         routed.run(route={"max_tables": 3})
     assert not routed.lake.path("t0").exists()
     assert routed.run(route={"max_tables": 5}).rows == 5
+
+
+@pytest.mark.breadth
+def test_no_table_is_made_without_the_override_that_is_meant_for_it(
+    routed: Routed, caplog: pytest.LogCaptureFixture
+) -> None:
+    routed.send(("order", "a", 1), ("refund", "b", 2), ("refund", "b", 3))
+    wrong = {"overrides": {"refnd": {"sink": {"type": "delta_upsert", "key": ["k", "n"]}}}}
+    with pytest.raises(ConfigurationError, match="but records name 'refund', which has no override: its table would"):
+        routed.run(route=wrong)
+    assert not routed.lake.path("order").exists()
+    (warned,) = Pipeline.from_options(routed.options(route=wrong)).check().sample.warnings
+    assert "but records name 'refund'" in warned
+    assert routed.run(route={"overrides": {**wrong["overrides"], "refund": {}}}).rows == 3
+    routed.send(("refund", "c", 4))
+    assert routed.run(route=wrong).rows == 1, "the table is there"
+    assert "its table is like all others" in caplog.text
+    audits = audit_routes(parse(routed.options(route=wrong)), lambda one, upto: audit(one, upto=upto))
+    noted = {Path(each.table).name: [note for note in each.notes if "no record names" in note] for each in audits}
+    assert {name: len(notes) for name, notes in noted.items()} == {"order": 0, "refund": 1}
 
 
 def test_ignored_records_hide_no_table_that_is_too_many(routed: Routed) -> None:

@@ -249,3 +249,22 @@ def test_tables_may_get_the_columns_that_the_file_declares(changes: Any) -> None
 def test_a_schema_of_its_own_that_does_not_go(changes: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         routed(REFUND, **changes)
+
+
+@pytest.mark.parametrize(
+    ("route", "there", "told"),
+    [
+        ({}, [], True),
+        ({}, ["refnd"], False),
+        ({"overrides": {"refnd": {}, "refund": {}}}, [], False),
+        ({"values": ["refnd", "refund"]}, [], False),
+    ],
+)
+def test_a_misspelled_override_is_found_by_the_value_that_it_means(route: Any, there: Any, told: bool) -> None:
+    """Unless both are real: then a value has a table or a record, an override of its own, or a place in ``values``."""
+    config = routed({"overrides": {"refnd": {"sink": {"key": ["id", "kind"]}}}, **route})
+    assert config.route is not None
+    names = ["order", "refund", OTHER, *there]
+    found = config.route.misnamed(names, names)
+    assert [*found] == (["refund"] if told else [])
+    assert "route.overrides.refnd: no record names 'refnd' so far" in found.get("refund", "") or not told

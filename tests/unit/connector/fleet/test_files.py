@@ -79,6 +79,59 @@ def test_a_file_whose_topics_kafka_does_not_tell_stays_one_that_gets_them_later(
     assert all("timeZone" in str(each.error) for each in clashing), "its settings are those of the session"
 
 
+def of_topics(folder: Path, monkeypatch: pytest.MonkeyPatch, overrides: dict[str, object], *topics: str) -> Path:
+    """A file with ``tables`` and a pattern, and what Kafka has of it."""
+    monkeypatch.setattr(KafkaSource, "topics", lambda _: list(topics))
+    options = {
+        "name": "shop",
+        "source": {"topics": r"shop\..*", "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+        "value": {"format": "json", "schema": "id INT, line INT"},
+        "tables": {
+            "for_each": "topic",
+            "sink": {"type": "delta_upsert", "path": "lake/{topic}", "key": "id"},
+            "overrides": overrides,
+        },
+    }
+    file = folder / "shop.yaml"
+    file.write_text(yaml.safe_dump(options))
+    return file
+
+
+BY_LINE = {"sink": {"key": ["id", "line"]}}
+
+
+def test_a_topic_that_a_misspelled_override_means_gets_no_table_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = of_topics(tmp_path, monkeypatch, {"shop.order_line": BY_LINE}, "shop.order_lines", "shop.returns")
+    lines, returns = read([file])
+    with pytest.raises(ConfigurationError, match=r"overrides\.shop\.order_line: Kafka has no such topic, but it has"):
+        lines.usable()
+    assert lines.fault is not None
+    assert "write shop.order_lines: {} into tables.overrides" in lines.fault.hint
+    assert returns.usable()
+    (later,) = read([file], known={returns.file})
+    assert (later.file, later.config) == (lines.file, None), "also if it appears during a run"
+    file = of_topics(tmp_path, monkeypatch, {"shop.order_line": BY_LINE, "shop.order_lines": {}}, "shop.order_lines")
+    assert [each.error for each in read([file])] == [None]
+
+
+def test_an_override_that_names_no_topic_is_told_once_and_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = of_topics(tmp_path, monkeypatch, {"shop.refunds": BY_LINE}, "shop.orders")
+    (orders,) = read([file])
+    assert orders.usable()
+    assert read([file], known={orders.file}) == []
+    (told,) = caplog.messages
+    assert told.endswith("tables.overrides is for topics that Kafka doesn't have: shop.refunds")
+    file = of_topics(tmp_path, monkeypatch, {"shop.refunds": {"sink": {"kye": "line"}}}, "shop.orders")
+    orders, refunds = read([file])
+    assert orders.usable()
+    with pytest.raises(ConfigurationError, match=r"tables\.overrides\.shop\.refunds\.sink\.kye: unknown option"):
+        refunds.usable()
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
