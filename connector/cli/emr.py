@@ -14,9 +14,11 @@ import typer
 from rich.markup import escape
 
 from connector.cli.console import Debug, Set, err, out, reported, s3_url
-from connector.config import checked_elsewhere, has_several
+from connector.config import has_several
 from connector.emr import driver_log
 from connector.emr.jobs import ENVIRONMENT, OWN_JARS, ClusterStep, Job, Run, ServerlessJob, State
+from connector.package.emr import refuse_local
+from connector.package.needs import needs
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.plurals import plural
 from sinks.s3.client import S3Options, bucket_and_prefix
@@ -112,7 +114,9 @@ def submit(
         --archives s3://jobs/lakelock/environment.tar.gz --jars s3://jobs/lakelock/jars/kafka-clients.jar,...
     """
     with reported(debug):
-        pipeline = checked_elsewhere(file, set_)
+        needed = needs(file, set_)
+        refuse_local(needed.beside, needed.tables if application_id is not None else [])
+        pipeline = needed.name
         settings = _settings(conf or [])
         folder = s3_url(s3_folder, "--s3-folder")
         logs = s3_url(log_uri, "--log-uri") if log_uri else None

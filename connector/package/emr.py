@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from connector.emr.jobs import ENVIRONMENT, OWN_JARS, Run, ServerlessJob
 from connector.package.job import Folder, Job, dashed, driver, filled
@@ -64,12 +65,18 @@ def _refuse_files(job: Job) -> None:
             f"${{file:{name}}}: a job on EMR Serverless has no such file.",
             hint="Write ${env:NAME} instead: the job takes the variable from AWS Secrets Manager.",
         )
-    for name in job.all_of(lambda each: each.beside):
+    refuse_local(job.all_of(lambda each: each.beside), job.all_of(lambda each: each.tables))
+
+
+def refuse_local(beside: Sequence[str], tables: Sequence[str]) -> None:
+    """Raises ConfigurationError for files in the folder of the pipeline file, which a job lacks, and for tables without
+    a URI, whose folder ends with a job on EMR Serverless."""
+    for name in beside:
         raise ConfigurationError(
-            f"{name}: a job on EMR Serverless has its pipeline file only.",
+            f"{name}: a job on EMR has its pipeline file only.",
             hint="Write the schema into the pipeline file, or take it from a registry.",
         )
-    for name in job.all_of(lambda each: each.tables):
+    for name in tables:
         raise ConfigurationError(
             f"{name}: a folder of a job on EMR Serverless ends with the job.",
             hint="Write the table's URI, as in s3a://lake/flights.",

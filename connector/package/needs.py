@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from connector.config import checked_elsewhere, peek
+from connector.config import checked_elsewhere, options_in
 from connector.config.kinds import REFERENCE, dotted
 from connector.config.relative_paths import is_file
 from connector.config.secret_places import holds_secret
@@ -43,10 +43,14 @@ class Needs:
     """Extras of Lakelock with the libraries that a run or `lakelock verify` needs."""
 
 
-def needs(file: Path) -> Needs:
-    """Check a pipeline file as far as it can be checked here, and find out what it needs. Raises ConfigurationError."""
-    options = peek(file) or {}
-    found = Needs(file, checked_elsewhere(file), never_ends=isinstance(options.get("trigger"), Mapping))
+def needs(file: Path, overrides: Sequence[str] = ()) -> Needs:
+    """Check a pipeline file as far as it can be checked here, and find out what it needs. Raises ConfigurationError.
+
+    ``overrides``: options to change, as in ``load``.
+    """
+    name, options = checked_elsewhere(file, overrides), options_in(file, overrides)
+    assert isinstance(options, Mapping)
+    found = Needs(file, name, never_ends=isinstance(options.get("trigger"), Mapping))
     for path, text in _texts(options, ()):
         _note(found, path, text)
     for extra in _extras(options):

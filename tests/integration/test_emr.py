@@ -231,7 +231,7 @@ def test_a_job_is_run_by_spark_submit_from_what_was_submitted(emr: Emr, topic: T
 name: flights
 source: {{topics: [{topic.name}], kafka: {{bootstrap.servers: "${{env:KAFKA}}"}}}}
 value: {{format: json, schema: "k STRING, n INT"}}
-sinks: [{{type: delta_append, path: "{table}"}}]
+sinks: [{{type: delta_append, path: "file:{table}"}}]
 """
     )
     command = emr.on_serverless()
