@@ -63,7 +63,12 @@ def run_several(
             write(report, {"state": word, "exit_code": code, "pipelines": told})
 
     look = partial(read, overrides=overrides)
-    found = look(pipeline_files(files))
+    try:
+        found = look(pipeline_files(files))
+    except ConfigurationError as none:
+        if report is not None:
+            write(report, {"state": "refused", "exit_code": none.exit_code, "pipelines": []})
+        raise
     with stop_on_signal() as stop, shown() as watch:
         fleet = Fleet(
             found, watch, at_once, stop, debug=debug, max_epochs=max_epochs, look=look, say=say_line, ended=ended

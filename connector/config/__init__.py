@@ -30,6 +30,7 @@ from connector.config.half_pairs import half_pairs
 from connector.config.kafka_key import with_kafkas_key
 from connector.config.kinds import OWN_COLUMNS, REFERENCE
 from connector.config.marks import Marks
+from connector.config.nearest import by_a_slip
 from connector.config.operations import MetricsOptions, NotifyOptions, Pushgateway
 from connector.config.overrides import overridden
 from connector.config.pacing import EveryRecords, Interval
@@ -110,6 +111,7 @@ __all__ = [
     "Window",
     "checked_elsewhere",
     "has_several",
+    "is_meant",
     "load",
     "load_any",
     "loads",
@@ -169,6 +171,29 @@ def peek(path: Path) -> Mapping[object, object] | None:
     except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
         return None
     return document if isinstance(document, Mapping) else {}
+
+
+def is_meant(path: Path) -> bool:
+    """Whether a YAML file is meant as a pipeline file, also if it is broken or empty: reading it says what is wrong.
+
+    A file of comments alone isn't, nor one of another tool, which has few options of a pipeline file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError):
+        return True
+    if document is None:
+        return not text.strip()
+    return any(map(_is_meant, document)) if isinstance(document, list) else _is_meant(document)
+
+
+def _is_meant(document: object) -> bool:
+    if not isinstance(document, Mapping):
+        return isinstance(document, str)  # as of a file that was cut off in its first line
+    names = {TABLES, *PipelineConfig.model_fields}
+    ours = [name for name in map(str, document) if name in names or by_a_slip(name, names) is not None]
+    return "source" in document or 2 * len(ours) > len(document)
 
 
 def has_several(path: Path) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.config import PipelineConfig, Several, SinkBySink, Template, load_any, peek
+from connector.config import PipelineConfig, Several, SinkBySink, Template, is_meant, load_any
 from connector.config.apart import nested, tables_of
 from connector.config.masked import hidden_login, names_secret
 from connector.config.places import spot
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("lakelock.fleet")
+
+_YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,13 @@ class PipelineFile:
 def pipeline_files(places: Sequence[Path]) -> list[Path]:
     """The given files, those that a pattern such as ``pipelines/*.yaml`` names, and those in the given folders.
 
-    In a folder a pipeline file is YAML with a ``source``, or a file that isn't YAML. Raises ConfigurationError if there
-    is none.
+    In a folder a pipeline file is YAML with a ``source``, or with a pipeline file's options for the most part. A file
+    that is empty or isn't YAML counts as one, so that it shows. Raises ConfigurationError if there is none.
     """
     files: list[Path] = []
     for place in places:
         if place.is_dir():
-            files += (file for file in sorted([*place.glob("*.yaml"), *place.glob("*.yml")]) if _is_pipeline(file))
+            files += (file for file in sorted(place.iterdir()) if file.suffix.lower() in _YAML and is_meant(file))
         elif any(sign in str(place) for sign in "*?[") and not place.exists():
             files += sorted(Path(place.anchor).glob(str(place.relative_to(place.anchor))))
         else:
@@ -95,12 +97,6 @@ def pipeline_files(places: Sequence[Path]) -> list[Path]:
             hint="Give pipeline files, or a folder that has some (*.yaml).",
         )
     return list(dict.fromkeys(files))
-
-
-def _is_pipeline(file: Path) -> bool:
-    """Whether a YAML file is meant as a pipeline file. A broken file counts as one, so that it shows."""
-    document = peek(file)
-    return document is None or "source" in document
 
 
 def read(files: Sequence[Path], overrides: Sequence[str] = (), *, known: Collection[str] = ()) -> list[PipelineFile]:

@@ -56,6 +56,42 @@ def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
         b.usable()
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("", True),
+        (" \n", True),
+        ("name: a\nsources: {topics: [t]}\nvalue: {format: string}", True),
+        ("Source: {topics: [t]}\nsinks: []", True),
+        ("name: cut_off", True),
+        ("cut_off", True),
+        ("- {name: a, source: {topics: [t]}, sinks: []}", True),
+        ("# source: a pipeline that somebody has switched off", False),
+        ("panels: []", False),
+        ("- {hosts: all, tasks: []}", False),
+        ("[]", False),
+        ("{}", False),
+        ("{version: 2, sources: []}", False),  # dbt
+        ("{name: ci, on: push, jobs: {}}", False),  # GitHub Actions
+        ("{apiVersion: v1, kind: ConfigMap, metadata: {}, data: {}}", False),
+        ("{apiVersion: v2, name: a, version: 1, sources: []}", False),  # Helm
+        ("{name: a, services: {}}", False),  # Compose
+        ("5: 6", False),
+    ],
+)
+@pytest.mark.parametrize("called", ["b.yaml", "b.YML"])
+def test_a_file_that_is_meant_as_a_pipeline_file_is_never_passed_over(
+    tmp_path: Path, text: str, meant: bool, called: str
+) -> None:
+    written(tmp_path, "a")
+    (tmp_path / called).write_text(text)
+    (tmp_path / "b.txt").write_text(text)
+    a, *others = read(pipeline_files([tmp_path]))
+    assert a.usable()
+    assert [each.name for each in others] == ([called] if meant else [])
+    assert all(each.fault is not None and each.fault.exit_code == 2 for each in others)
+
+
 @pytest.mark.parametrize("error", [BrokerUnreachable("no answer"), TopicMissing("none yet")])
 def test_a_file_whose_topics_kafka_does_not_tell_stays_one_that_gets_them_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: LakelockError
