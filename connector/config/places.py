@@ -26,11 +26,19 @@ NAME = r"^[a-z0-9_-]+$"
 
 
 def normal(place: str) -> str:
-    """The place without what makes no difference: ``./lake//a/`` is lake/a, and ``s3a://lake`` is s3://lake."""
-    scheme, separator, path = place.rpartition("://")
+    """The place without what makes no difference: ``./lake//a/`` is lake/a, ``file:/lake`` is /lake, and ``s3a://lake``
+    is s3://lake."""
+    here = re.fullmatch("file:(?://[^/]*)?(/.*)", place, re.I)
+    scheme, separator, path = place.rpartition("://") if here is None else ("", "", "")
     if separator:
-        return f"{scheme.lower().replace('s3a', 's3')}://{re.sub('/+', '/', path).rstrip('/')}"
-    return posixpath.normpath(place)
+        bucket, _, folder = path.partition("/")
+        return f"{scheme.lower().replace('s3a', 's3')}://{bucket}{_path(f'/{folder}').rstrip('/')}"
+    return _path(place if here is None else here[1])
+
+
+def _path(path: str) -> str:
+    """As Hadoop reads it. POSIX lets two slashes at the start be a place of their own."""
+    return posixpath.normpath(re.sub("/+", "/", path))
 
 
 class ListedSink(Options):

@@ -378,6 +378,12 @@ def test_a_setting_may_be_a_number() -> None:
         ("lake/orders", "lake/orders/_lakelock/dead", False),
         ("lake/orders/eu", "lake/orders", True),
         ("s3a://b/orders", "s3://b/orders/dead", True),
+        ("s3a://b/orders", "s3a://b/dead/../orders/dead", True),
+        ("s3a://b/orders", "s3a://b/orders/../dead", False),
+        ("/lake/orders", "file:/lake/orders/dead", True),
+        ("file:///lake/orders", "/lake/orders/dead", True),
+        ("FILE://localhost//lake/orders/", "//lake/orders/dead", True),
+        ("file:/lake/orders", "/lake/orders_dead", False),
     ],
 )
 def test_no_table_lies_in_the_folder_of_another(table: str, other: str, is_fault: bool) -> None:
@@ -389,6 +395,20 @@ def test_no_table_lies_in_the_folder_of_another(table: str, other: str, is_fault
         return
     with pytest.raises(ConfigurationError, match="VACUUM removes from a table's folder"):
         parse(made)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/lake/orders", "file:/lake/orders"),
+        ("file:///lake/orders/", "//lake/orders"),
+        ("s3a://b/a/../orders", "s3://b//orders"),
+        ("s3://b", "s3a://b/"),
+    ],
+)
+def test_two_spellings_of_a_place_are_one(one: str, other: str) -> None:
+    sinks = [{"type": "delta_append", "path": place} for place in (one, other)]
+    assert "two sinks write to" in fault(sinks=sinks, coordinator={"path": "/lake/log"})
 
 
 @pytest.mark.parametrize(
