@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sinks.event_time import Clock
+from sinks.gaps import added
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
@@ -271,12 +272,12 @@ class Epoch:
     @property
     def lost_now(self) -> tuple[OffsetRange, ...]:
         """Ranges that this epoch is the first to leave out."""
-        return tuple(gap for gap in self.lost if self.expected is None or gap not in self.expected.lost)
+        return added(self.lost, self.expected.lost if self.expected is not None else ())
 
     @property
     def missed_now(self) -> tuple[OffsetRange, ...]:
         """Ranges that this epoch is the first to be too late for."""
-        return tuple(gap for gap in self.missed if self.expected is None or gap not in self.expected.missed)
+        return added(self.missed, self.expected.missed if self.expected is not None else ())
 
 
 @dataclass(frozen=True)

@@ -348,15 +348,18 @@ class Bounds:
 def bounds(claim: Claim, held: Held) -> list[Bounds]:
     """The part of the claim that Kafka can show, per partition."""
     cut = []
+    lost: dict[At, list[Range]] = {}
+    for gap in sorted(claim.lost):
+        if gap.start < gap.end:
+            lost.setdefault(gap.at, []).append(gap)
+    late = {gap.at: gap.start for gap in sorted(claim.missed)}
     for at, end in claim.offsets.items():
         since = claim.since[at]
         begin = min(max(since, held.beginnings.get(at, end)), end)
         stop = min(max(begin, held.ends.get(at, end)), end)
-        lost = tuple(sorted(gap for gap in claim.lost if gap.at == at and gap.start < gap.end))
         compacted, untold = at.topic in held.compacted, at.topic in held.untold
-        missed = max((gap.start for gap in claim.missed if gap.at == at), default=0)
-        to_end = held.ends.get(at) == end
-        cut.append(Bounds(at, since, begin, stop, end, compacted, lost, untold, missed, to_end))
+        gaps, missed, to_end = tuple(lost.get(at, ())), late.get(at, 0), held.ends.get(at) == end
+        cut.append(Bounds(at, since, begin, stop, end, compacted, gaps, untold, missed, to_end))
     return cut
 
 

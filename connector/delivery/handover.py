@@ -25,6 +25,7 @@ from connector.protocol.recover import (
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, Fenced, GroupActive, PositionMismatch
+from sinks.gaps import joined, latest
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import is_retired
 
@@ -116,7 +117,8 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         known = work.group.committed() if _of_rows(position) else Offsets()
         stands = position.moved_to(position.offsets.join(known)) if position is not None else None
         resumption = resumed(stands, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
-        offsets, lost, missed = resumption.offsets, (*lost, *resumption.lost), (*missed, *resumption.missed)
+        offsets = resumption.offsets
+        lost, missed = joined(lost, resumption.lost), latest(missed, resumption.missed)
         given = Offsets({**_left_behind(work, before, held), **offsets})
         if not known.reaches(given):
             work.group.store(given)

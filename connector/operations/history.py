@@ -21,6 +21,7 @@ from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit
 from sinks.delta.restore import BY_REWIND
 from sinks.delta.table import DeltaTable
+from sinks.gaps import added
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.recreated import is_retired, topic_of
 
@@ -193,7 +194,7 @@ def of_commits(
                         phases=commit.written.seconds,
                         since_last=(commit.timestamp - at).total_seconds() if at else None,
                         commits={place: name(commit.version)},
-                        lost=tuple(gap for gap in metadata.position.lost if stands is None or gap not in stands.lost)
+                        lost=added(metadata.position.lost, stands.lost if stands is not None else ())
                         if known or stands is not None
                         else (),
                         notes=(*aside, *_notes(before, metadata.position, runs)),
@@ -271,7 +272,7 @@ def of_entries(entries: Iterable[Entry]) -> list[PastEpoch]:
                 took=(done.at - begun).total_seconds() if done and begun else None,
                 phases=_phases(begun, decided, done),
                 commits=_commits(decided, done) if done else {},
-                lost=tuple(gap for gap in epoch.lost if before is not None and gap not in before.lost),
+                lost=added(epoch.lost, before.lost) if before is not None else (),
                 notes=tuple(notes),
             )
         )
@@ -335,7 +336,7 @@ def _notes(before: Position | None, after: Position, runs: Sequence[str]) -> lis
             notes.append(f"epoch numbers from {before.epoch + 1} to {after.epoch - 1} have no commit")
         if after.owner in runs and runs[-1] != after.owner:
             notes.append(f"run {short(after.owner)} goes on after another run's epoch: two were active")
-    missed = [str(gap) for gap in after.missed if before is not None and gap not in before.missed]
+    missed = [str(gap) for gap in added(after.missed, before.missed)] if before is not None else []
     if missed:
         notes.append(f"deletes may be missing in {', '.join(missed)}")
     if after.batch:

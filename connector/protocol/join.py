@@ -22,6 +22,7 @@ from connector.protocol.plan import plan
 from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.event_time import Clock
+from sinks.gaps import joined, latest
 from sinks.offsets import Offsets
 
 
@@ -58,9 +59,9 @@ def next_to_join(
         # Of a topic that is gone it claims nothing.
         since=position.since if position is not None else Offsets({**stands.offsets, **next_}),
         backlog=held.backlog(read),
-        lost=(*(position.lost if position is not None else ()), *resumption.lost),
+        lost=joined(position.lost if position is not None else (), resumption.lost),
         began_at=position.began_at if position is not None else held.asked_at,
-        missed=(*(position.missed if position is not None else ()), *resumption.missed),
+        missed=latest(position.missed if position is not None else (), resumption.missed),
         read_to_of=stands.read_to_of if last else position.read_to_of if position is not None else {},
         clock=position.clock.carried() if position is not None else Clock(),
         leaders=stands.leaders if last else {},

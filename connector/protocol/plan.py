@@ -10,6 +10,7 @@ from connector.protocol.read_to import times_after
 from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.event_time import Clock
+from sinks.gaps import joined, latest
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 _OLD = 200
@@ -59,12 +60,12 @@ def next_epoch(
         expected=position,
         # Partitions that appear later begin at 0, so `since` needn't have them.
         since=position.since if position else next_,
-        lost=(*(position.lost if position else ()), *resumption.lost),
+        lost=joined(position.lost if position else (), resumption.lost),
         clock=position.clock.carried() if position else Clock(),
         backlog=target.backlog(read),
         leaders={**(position.leaders if position else {}), **target.leaders},
         began_at=times.began_at,
-        missed=(*(position.missed if position else ()), *resumption.missed),
+        missed=latest(position.missed if position else (), resumption.missed),
         read_to_of=times.read_to_of,
     )
 

@@ -221,13 +221,12 @@ def _missed(
     if position is None or position.delivery != "transactional":
         return ()
     topics = {at.topic for at in position.partitions_read}
+    # What has been passed is passed up to its end, in as many epochs as it takes.
+    passing = {gap.at for gap in position.missed if gap.start <= offsets.get(gap.at, 0) < gap.end}
     waiting = [
         OffsetRange(*at, next_, held.ends[at])
         for at, next_ in offsets.items()
-        if at.topic in topics
-        and next_ < held.ends[at]
-        # What has been passed is passed up to its end, in as many epochs as it takes.
-        and not any(gap.at == at and gap.start <= next_ < gap.end for gap in position.missed)
+        if at.topic in topics and next_ < held.ends[at] and at not in passing
     ]
     keeps = kept({range_.topic for range_ in waiting}) if waiting else {}
     seen = {topic: seen_to(position, topic, held.looked_at) for topic in keeps}
