@@ -59,7 +59,7 @@ def aggregates(
 
     def prepare(records: DataFrame, epoch: Epoch) -> DataFrame:
         before = epoch.expected.clock if epoch.expected else Clock()
-        return windowed(records, window, before.by(window.time)) if window else records
+        return windowed(records, window, before.by(window.time), epoch.ranges) if window else records
 
     def reduce(records: DataFrame, epoch: Epoch) -> DataFrame:
         if config.delivery == "idempotent":

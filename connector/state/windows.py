@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from connector.config import Window
 from connector.decode.event_time import LATE, TIME
 from sinks.event_time import FIRST, Clock, time_at
+from sinks.offsets import OffsetRange
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ START, END = "window_start", "window_end"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def windowed(records: DataFrame, window: Window, clock: Clock) -> DataFrame:
+def windowed(records: DataFrame, window: Window, clock: Clock, ranges: Sequence[OffsetRange] = ()) -> DataFrame:
     """Records with ``_time``, one row per window that each is in: ``window_start``, ``window_end`` and ``_late``.
 
-    ``clock`` is the event time before the epoch. For sessions a record's window is its own, from its time to ``gap``
+    ``clock`` is the event time before the epoch. ``ranges``: those that the records are of; none: they may be of any
+    partition, as in a retry of dead letters. For sessions a record's window is its own, from its time to ``gap``
     later.
     """
     from pyspark.sql import Window as Over
@@ -36,7 +38,7 @@ def windowed(records: DataFrame, window: Window, clock: Clock) -> DataFrame:
 
     # Rows of one record must not make each other late, so this is a range of offsets, not of rows.
     before = Over.partitionBy("_topic", "_partition").orderBy("_offset").rangeBetween(Over.unboundedPreceding, -1)
-    known = [F.max(TIME).over(before), F.expr(_so_far(clock))]
+    known = [F.max(TIME).over(before), F.expr(so_far_sql(clock, ranges))]
     shown = records.withColumn("_shown", F.greatest(*known, F.expr(_timestamp(clock.watermark))))
     lateness = f"INTERVAL {_micros(window.allowed_lateness)} MICROSECONDS"
     if window.gap is not None:
@@ -80,13 +82,16 @@ def in_sessions(rows: DataFrame, groups: Sequence[str]) -> DataFrame:
     )
 
 
-def _so_far(clock: Clock) -> str:
-    """SQL of the largest event time of the row's partition before the epoch."""
-    if not clock.so_far:
-        return _timestamp(None)
+def so_far_sql(clock: Clock, ranges: Sequence[OffsetRange]) -> str:
+    """SQL of the largest event time of the row's partition before the epoch. ``ranges``: as in ``windowed``."""
+    # The clock knows every partition that was ever read, and each row searches the map.
+    partitions = {range_.at for range_ in ranges} or clock.so_far.keys()
     pairs = ", ".join(
-        f"{literal(f'{at.topic}-{at.partition}')}, {_timestamp(times.high)}" for at, times in clock.so_far.items()
+        f"{literal(f'{at.topic}-{at.partition}')}, {_timestamp(clock.so_far[at].high)}"
+        for at in sorted(clock.so_far.keys() & partitions)
     )
+    if not pairs:
+        return _timestamp(None)
     return f"try_element_at(map({pairs}), concat(_topic, '-', _partition))"
 
 
