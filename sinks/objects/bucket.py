@@ -13,6 +13,7 @@ from sinks.s3.client import S3Options, client
 
 _ABSENT = {"NoSuchKey", "404"}
 _LOST = {"NoSuchUpload", "InvalidPart", "InvalidPartOrder"}
+_UNTOLD = {"AccessDenied", "403", "MethodNotAllowed", "405", "NotImplemented", "501"}
 _CONFLICTS = 10
 
 
@@ -97,6 +98,22 @@ class Bucket:
             for key in keys:
                 self._client.delete_object(Bucket=self.name, Key=key)
 
+    def expires(self, folder: str) -> bool | None:
+        """Whether a rule of the bucket removes objects in ``folder`` when they are old. None: it isn't told."""
+        from botocore.exceptions import ClientError
+
+        with about(self.url):
+            try:
+                rules = self._client.get_bucket_lifecycle_configuration(Bucket=self.name)["Rules"]
+            except ClientError as error:
+                code = facts(error)["code"]
+                if code in _UNTOLD:
+                    return None
+                if code == "NoSuchLifecycleConfiguration":
+                    return False
+                raise
+        return any(_removes(rule, folder) for rule in rules)
+
     def head(self, key: str) -> tuple[int, Mapping[str, str]] | None:
         """Size in bytes, and metadata. None if the object doesn't exist."""
         from botocore.exceptions import ClientError
@@ -142,6 +159,15 @@ class Bucket:
             except ClientError as error:
                 if facts(error)["code"] not in _LOST | {"404"}:
                     raise
+
+
+def _removes(rule: Mapping[str, Any], folder: str) -> bool:
+    """Whether a lifecycle rule removes objects in ``folder``. They have no tags."""
+    chosen = rule.get("Filter", rule)
+    chosen = chosen.get("And", chosen)
+    tagged = "Tag" in chosen or "Tags" in chosen
+    aged = not {"Days", "Date"}.isdisjoint(rule.get("Expiration", ()))
+    return rule["Status"] == "Enabled" and aged and not tagged and folder.startswith(chosen.get("Prefix", ""))
 
 
 def unsafe(url: str) -> UnsafeStore:

@@ -1,6 +1,8 @@
 """Manifests: one small object per epoch that lists the epoch's objects. The last manifest is the sink's position.
 
-A manifest is put only if absent, so of two writers of one epoch one is refused. It is never changed or deleted.
+A manifest is put only if absent, so of two writers of one epoch one is refused. It is never changed or deleted, except
+by a rule of the bucket that expires old objects. So the position is written again each day, by an epoch of no records.
+If all are gone nevertheless, as while the pipeline was off, the last one is put anew: see ``S3Objects.remind``.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sinks.contract import Position
@@ -20,6 +22,8 @@ from sinks.offsets import Offsets
 
 FORMAT = 1
 """Major version of the format. Readers ignore unknown fields, and refuse a newer major version."""
+REFRESH_AFTER = timedelta(days=1)
+"""A rule of S3 counts in days, and removes at the end of a day."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,9 @@ class Manifest:
     prepared: str
     """The key of the receipts that the manifest was made from."""
     time: datetime
+    after: int | None = None
+    """The last epoch whose objects are named by the manifests before this one; 0: there are none. None: an earlier
+    version wrote it, and doesn't say."""
 
     @property
     def rows(self) -> int:
@@ -45,7 +52,8 @@ class Manifest:
     @property
     def position(self) -> Position:
         """The sink's position after this epoch."""
-        return Position(self.epoch, self.offsets, owner=self.owner, committed_at=self.time)
+        refresh = self.time + REFRESH_AFTER
+        return Position(self.epoch, self.offsets, owner=self.owner, committed_at=self.time, refresh_after=refresh)
 
     def to_json(self) -> bytes:
         """The manifest as JSON in UTF-8."""
@@ -61,6 +69,8 @@ class Manifest:
             "prepared": self.prepared,
             "objects": [dict(each) for each in self.objects],
         }
+        if self.after is not None:
+            fields["after"] = self.after
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -84,6 +94,7 @@ class Manifest:
                 ],
                 prepared=fields["prepared"],
                 time=datetime.fromisoformat(fields["time"]),
+                after=fields.get("after"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise SinkError(
@@ -117,7 +128,7 @@ class Manifests:
         return self._bucket.put_new(self._layout.manifest(manifest.epoch), manifest.to_json())
 
     def up_to(self, epoch: int) -> list[Manifest]:
-        """All manifests up to and including ``epoch``."""
+        """All manifests up to and including ``epoch`` that are there, by their epochs."""
         numbers = [self._layout.epoch_of(key) for key in self._bucket.keys(self._layout.manifests)]
         wanted = [number for number in numbers if number is not None and number <= epoch]
         with ThreadPoolExecutor(8) as pool:
@@ -132,3 +143,16 @@ class Manifests:
                 return at
             key = found
         return None
+
+
+def gone(manifests: Sequence[Manifest], epoch: int) -> list[tuple[int, int]]:
+    """The first and last of each row of epochs up to ``epoch`` whose manifests are gone, as far as the others tell.
+
+    ``manifests``: as ``Manifests.up_to`` gives them.
+    """
+    found, last = [], 0
+    for each in manifests:
+        if each.after is not None and each.after > last:
+            found.append((last + 1, each.after))
+        last = each.epoch
+    return [*found, (last + 1, epoch)] if last < epoch else found

@@ -25,7 +25,8 @@ _UNREACHABLE = {
 }  # fmt: skip
 _RIGHTS_NEEDED = (
     "The pipeline needs s3:PutObject, s3:GetObject, s3:DeleteObject and s3:AbortMultipartUpload for the prefix, "
-    "s3:ListBucket and s3:ListBucketMultipartUploads for the bucket, and with aws:kms kms:GenerateDataKey and "
+    "s3:ListBucket and s3:ListBucketMultipartUploads for the bucket (with a rule that expires objects also "
+    "s3:GetLifecycleConfiguration), and with aws:kms kms:GenerateDataKey and "
     "kms:Decrypt for the key. The executors need the same."
 )
 

@@ -27,8 +27,9 @@ abort: receipts                       last, so that the uploads they refer to ar
 from __future__ import annotations
 
 import json
+import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ from sinks.errors import (
 )
 from sinks.objects.bucket import Bucket, UploadLost, unsafe
 from sinks.objects.layout import Layout
-from sinks.objects.manifest import Manifest, Manifests
+from sinks.objects.manifest import Manifest, Manifests, gone
 from sinks.objects.receipts import Receipts
 from sinks.objects.rows import upload
 from sinks.objects.upload import METADATA, Format, Receipt, Target
@@ -53,6 +54,8 @@ from sinks.s3.client import S3Options, bucket_and_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("lakelock.objects")
 
 _AT_ONCE = 8
 
@@ -107,8 +110,58 @@ class S3Objects:
         return manifest.position if manifest else None
 
     def objects(self, epoch: int) -> list[dict[str, Any]]:
-        """``key``, ``rows``, ``bytes`` and ``sha256`` of all objects of the epochs up to ``epoch``. Never changes."""
-        return [dict(each) for manifest in self._manifests.up_to(epoch) for each in manifest.objects]
+        """``key``, ``rows``, ``bytes`` and ``sha256`` of all objects of the epochs up to ``epoch``.
+
+        It never changes, unless something removes manifests, as a rule of the bucket does. Then a warning names the
+        epochs whose objects are left out.
+        """
+        manifests = self._manifests.up_to(epoch)
+        if left_out := gone(manifests, epoch):
+            epochs = ", ".join(f"{first} to {last}" for first, last in left_out)
+            log.warning("the manifests of epochs %s are gone from %s: their objects are left out", epochs, self._name)
+        return [dict(each) for manifest in manifests for each in manifest.objects]
+
+    def remind(self, epoch: Epoch, reads: Mapping[str, Any], *, done: bool) -> Position | None:
+        """Put the last manifest anew, if a rule of the bucket removes them. See ``sinks.optional.Forgetful``.
+
+        It names no objects: those of its epoch are as old as the manifest was. Without such a rule the objects may have
+        been removed by mistake, or this may be another store. If the epoch isn't known to be done, nothing tells
+        whether it was committed, unless what it has prepared is still there: then its commit can be repeated.
+
+        Raises PositionMismatch or StoreUnreachable. A crash leaves the manifest, or none.
+        """
+        del reads  # the manifest that they name is gone
+        if not done and epoch.expected is None:
+            return None  # no manifest was ever needed before it, and its commit can be repeated
+        before = epoch.position() if done else epoch.expected
+        expires = self._bucket.expires(self._layout.manifests)
+        if before is None or not expires or not (done or self._has_prepared(epoch.attempt)):
+            raise self._forgotten(epoch, expires, done=done)
+        now = datetime.now(timezone.utc)
+        self._manifests.put(
+            Manifest(self._pipeline, before.epoch, before.owner, 0, before.offsets, [], "", now, after=before.epoch)
+        )
+        return self.position()
+
+    def _has_prepared(self, attempt: int) -> bool:
+        return any(self._layout.attempt_of_receipt(key) == attempt for key in self._bucket.keys(self._layout.prepared))
+
+    def _forgotten(self, epoch: Epoch, expires: bool | None, *, done: bool) -> PositionMismatch:
+        folder = self.url(self._layout.manifests)
+        if expires is None:
+            why = "Whether a rule of the bucket removes them isn't known"
+            hint = "If one does, allow the pipeline s3:GetLifecycleConfiguration for the bucket, and it goes on. Or"
+        elif not expires:
+            why, hint = "No rule of the bucket removes them: something else has, or this is another store", "So"
+        else:
+            why, hint = f"Nothing tells whether epoch {epoch.number} was committed before they were removed", "So"
+        last = f"epoch {epoch.number}" if done or epoch.expected is None else f"epoch {epoch.expected.epoch} or later"
+        return PositionMismatch(
+            f"All manifests of pipeline {self._pipeline!r} up to {last} are gone from {folder}, and with them its "
+            f"position. {why}. Nothing was written.",
+            hint=f"{hint} restore the newest manifest, as from an earlier version of the object. If none can be had, "
+            "write to new, empty places.",
+        )
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:
         """Upload the rows. Raises SchemaMismatch, UnsafeStore, ConfigurationError or StoreUnreachable."""
@@ -164,6 +217,7 @@ class S3Objects:
             [{"key": each.key, "rows": each.rows, "bytes": each.bytes, "sha256": each.sha256} for each in uploads],
             key,
             datetime.now(timezone.utc),
+            after=epoch.expected.epoch if epoch.expected is not None else 0,
         )
         return self._put(manifest, epoch)
 
@@ -295,9 +349,10 @@ class S3Objects:
                 self._bucket.abort_upload(each.key, each.upload)
             named = {each["key"] for each in manifest.objects} if manifest else set()
             left = [each.key for each in receipts.uploads if each.key not in named]
-            if manifest is not None:
+            if manifest is None:
+                if any(self._bucket.head(each) for each in left):
+                    # A commit has begun. Nothing is deleted while its manifest could still be put.
+                    return
+            elif manifest.prepared:  # one that was put anew names none of its epoch's objects
                 self._bucket.delete(left)
-            elif any(self._bucket.head(each) for each in left):
-                # A commit has begun. Nothing is deleted while its manifest could still be put.
-                return
         self._bucket.delete([key])

@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +23,7 @@ from sinks.errors import (
     CommitUnknown,
     ConfigurationError,
     Fenced,
+    PositionMismatch,
     PreparedLost,
     SinkError,
     StoreUnreachable,
@@ -30,10 +32,12 @@ from sinks.errors import (
 from sinks.objects import S3Objects
 from sinks.objects.bucket import Bucket
 from sinks.objects.layout import NULL, Layout, folder, newest
+from sinks.objects.manifest import Manifest, gone
 from sinks.objects.receipts import Receipts
 from sinks.objects.refusals import about
 from sinks.objects.upload import METADATA, Receipt, Target, Upload, uploaded
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
+from sinks.optional import Forgetful
 from sinks.s3.client import S3Options, bucket_and_prefix, client
 
 MIB = 1024 * 1024
@@ -501,6 +505,102 @@ class TestAbort:
         sink().abort(before=3)
         assert lines(s3) == ["a", "b"]
         assert bucket().keys(Layout("t", "p").prepared) == []
+
+
+def rule(s3: Any, status: str = "Enabled", expiration: Any = None, **chosen: Any) -> None:
+    made = {"ID": "r", "Status": status, "Expiration": expiration or {"Days": 30}, **(chosen or {"Prefix": "t/"})}
+    s3.put_bucket_lifecycle_configuration(Bucket="lake", LifecycleConfiguration={"Rules": [made]})
+
+
+def remove(s3: Any, folder: str) -> None:
+    """As a rule of the bucket does with old objects."""
+    for key in bucket().keys(folder):
+        s3.delete_object(Bucket="lake", Key=key)
+
+
+class TestForgotten:
+    def test_a_position_wants_to_be_written_again_each_day(self, s3: Any) -> None:
+        put(s3, 1, ["a"])
+        found = sink().position()
+        assert found is not None
+        assert found.committed_at is not None
+        assert found.refresh_after == found.committed_at + timedelta(days=1)
+
+    def test_where_a_rule_has_removed_all_manifests_the_last_one_is_put_anew(
+        self, s3: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        rule(s3)
+        put(s3, 1, ["a"])
+        sink().abort(before=2)
+        last = put(s3, 2, ["b"])
+        assert isinstance(sink(), Forgetful)
+        remove(s3, Layout("t", "p").manifests)
+        found = sink().remind(last, {"manifest": "m"}, done=True)
+        assert found is not None
+        assert found.holds(last)
+        assert sink().remind(last, {}, done=True) == found, "two processes may do so at once"
+        sink().abort(before=9)
+        assert lines(s3) == ["a", "b"], "its receipts are there, and it names no objects: they stay"
+        assert bucket().keys(Layout("t", "p").prepared) == []
+        put(s3, 3, ["c"])
+        assert not caplog.records
+        assert [each["rows"] for each in sink().objects(3)] == [1]
+        assert "epochs 1 to 2 are gone from s3://lake/t" in caplog.text
+
+    @pytest.mark.parametrize(("code", "why"), [("", "No rule"), ("AccessDenied", "isn't known")])
+    def test_where_no_rule_is_known_to_have_removed_them_nothing_is_written(
+        self, s3: Any, monkeypatch: pytest.MonkeyPatch, code: str, why: str
+    ) -> None:
+        """They were removed by mistake, or this is another store."""
+        last = put(s3, 1, ["a"])
+        remove(s3, Layout("t", "p").manifests)
+        if code:
+            opened(s3, monkeypatch)
+            answers(s3, "GetBucketLifecycleConfiguration", 403, code)
+        with pytest.raises(PositionMismatch, match="up to epoch 1 are gone from s3://lake/t/_lakelock/p/") as told:
+            sink().remind(last, {}, done=True)
+        assert why in told.value.message
+        assert sink().position() is None
+
+    def test_an_epoch_in_doubt_is_repeated_only_from_what_it_has_prepared(self, s3: Any) -> None:
+        rule(s3)
+        put(s3, 1, ["a"])
+        work = epoch(sink().position(), attempt=2)
+        prepared = prepare(s3, work, ["b"])
+        remove(s3, Layout("t", "p").manifests)
+        before = sink().remind(work, {}, done=False)
+        assert before is not None
+        assert (before.epoch, before.offsets) == (1, work.passed)
+        assert not sink().commit(work, prepared).already
+        assert lines(s3) == ["a", "b"]
+        remove(s3, Layout("t", "p").own)
+        with pytest.raises(PositionMismatch, match="Nothing tells whether epoch 2 was committed"):
+            sink().remind(work, {}, done=False)
+        assert sink().remind(epoch(None, attempt=3), {}, done=False) is None, "a first epoch follows no manifest"
+
+    @pytest.mark.parametrize(
+        ("removes", "made"),
+        [
+            (True, {"Prefix": ""}), (True, {"Filter": {"Prefix": "t/_lakelock/"}}), (False, {"Prefix": "other/"}),
+            (True, {"expiration": {"Date": datetime(2030, 1, 1)}}), (False, {"status": "Disabled"}),
+            (False, {"Filter": {"Tag": {"Key": "k", "Value": "v"}}}),
+            (False, {"Filter": {"And": {"Prefix": "t/", "Tags": [{"Key": "k", "Value": "v"}]}}}),
+            (False, {"expiration": {"ExpiredObjectDeleteMarker": True}}),
+        ],
+    )  # fmt: skip
+    def test_a_rule_counts_if_it_removes_manifests(self, s3: Any, removes: bool, made: dict[str, Any]) -> None:
+        rule(s3, **made)
+        assert bucket().expires(Layout("t", "p").manifests) is removes
+
+    @given(there=st.sets(st.integers(1, 12)), last=st.integers(1, 12))
+    def test_the_epochs_of_all_manifests_that_are_gone_are_named(self, there: set[int], last: int) -> None:
+        none, now = Offsets(), datetime(2026, 1, 1, tzinfo=timezone.utc)
+        left = [Manifest("p", n, "", 0, none, [], "", now, after=n - 1) for n in sorted(there) if n <= last]
+        named = [epoch for first, to in gone(left, last) for epoch in range(first, to + 1)]
+        assert named == [epoch for epoch in range(1, last + 1) if epoch not in there]
+        if left:
+            untold = [replace(each, after=None) for each in left]
+            assert gone(untold, left[-1].epoch) == [], "those of an earlier version don't tell"
 
 
 class TestTrouble:
