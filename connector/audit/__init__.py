@@ -51,6 +51,7 @@ from connector.audit.remembered import ZONE, other_options, property_of, remembe
 from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable, Filled, file_is_gone
+from connector.audit.topic_ends import with_ends
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, KeyedSink, PipelineConfig
@@ -67,8 +68,6 @@ __all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "audit
 
 log = logging.getLogger("lakelock.audit")
 
-_LEFT = "Topic {} isn't in Kafka any more, was recreated, or can't be read: its rows aren't compared."
-"""What is said of a topic that has left the pipeline, or that its pattern matched before."""
 _NO_CLAIM = "No group was compared: no commit of the pipeline tells which records the groups are made of."
 _ENDS = (
     "No commit of the pipeline tells how far the table claims to go. Records after those of its last rows may have "
@@ -229,7 +228,7 @@ def _pin(
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
     )
-    notes += [_LEFT.format(topic) for topic in sorted(stored.keys() - held.ids.keys()) if not topic.startswith("#")]
+    claim, notes = with_ends(claim, notes, newest, held)
     if config.source.start == "earliest":
         notes += not_from_earliest(newest, claim, held.beginnings)
     notes += unnamed(newest, claim, held, upto.offsets if upto is not None else {})

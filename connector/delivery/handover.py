@@ -14,15 +14,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from connector.delivery.ports import Work
-from connector.protocol.recover import (
-    TopicsHeld,
-    reached,
-    refuse_forgotten,
-    refuse_other_topics,
-    refuse_replaced,
-    resumed,
-)
+from connector.protocol.recover import TopicsHeld, reached, refuse_forgotten, refuse_replaced, resumed
 from connector.protocol.steps import Event, Step
+from connector.protocol.topic_ids import refuse_other_topics
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, Fenced, GroupActive, PositionMismatch
 from sinks.gaps import joined, latest

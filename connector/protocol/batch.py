@@ -17,10 +17,10 @@ from connector.protocol.recover import (
     Remaining,
     TopicsHeld,
     refuse_cut,
-    refuse_other_topics,
     refuse_replaced,
     without_lost,
 )
+from connector.protocol.topic_ids import refuse_other_topics
 from sinks.contract import Epoch, Position
 from sinks.errors import ConfigurationError, PositionMismatch
 from sinks.offsets import OffsetRange, Offsets, TopicPartition

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from connector.protocol.read_to import said, seen_to
+from connector.protocol.topic_ids import refuse_other_topics
 from sinks.contract import Position
-from sinks.errors import ConfigurationError, OffsetsForgotten, OffsetsLost, TableReplaced, TopicRecreated
+from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.plurals import plural
 
@@ -242,36 +243,6 @@ def refuse_replaced(position: Position | None) -> None:
     """Raises TableReplaced: the offsets belong to rows that somebody has replaced. Going on would hide a gap."""
     if position is not None and position.replaced:
         raise TableReplaced.by(position.replaced)
-
-
-def refuse_other_topics(position: Position, current: Mapping[str, str]) -> None:
-    """Raises TopicRecreated as ``refuse_recreated``, and ConfigurationError if only rows of another pipeline show the
-    position, and it has read them from other topics of the same names: their offsets say nothing of these."""
-    refuse_recreated(position.topics, current)
-    for topic, topic_id in position.of_others.items():
-        if current.get(topic, topic_id) != topic_id:
-            raise ConfigurationError(
-                f"The table's rows of {topic!r} come from another topic of this name: another pipeline has read them "
-                f"from topic id {topic_id}, Kafka now has {current[topic]}, and this pipeline has written nothing yet. "
-                "By the offsets of those rows, new records would be taken for old ones and dropped.",
-                hint="If the other pipeline reads another cluster, give this one a table of its own. If this one takes "
-                "the other's place, give it the other's name: what to do about a recreated topic, or one that moved, "
-                "is asked then.",
-            )
-
-
-def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> None:
-    """Raises TopicRecreated: the offsets belong to one topic id, and the recreated topic has another."""
-    for topic, topic_id in stored.items():
-        if topic in current and current[topic] != topic_id:
-            raise TopicRecreated(
-                f"Topic {topic!r} was deleted and recreated: the table's offsets belong to topic id {topic_id}, "
-                f"Kafka now has {current[topic]}. By the old offsets, new records would be taken for old ones and "
-                "dropped.",
-                hint="To read the new topic from its beginning and keep the rows of the old one, run once with "
-                "`source: {on_recreated_topic: continue}`. Or write it to a new table (another path or table name). In "
-                "a cluster that the topic was mirrored to: `lakelock translate`.",
-            )
 
 
 def refuse_cut(position: Position, held: TopicsHeld) -> None:

@@ -2,15 +2,21 @@
 
 After that epoch the position, and whatever the table holds of the old topic, has a name that no topic can have (see
 ``sinks.recreated``). The new topic is read from its beginning, because all of its records came later.
+
+That isn't so of a topic that has retired before, as where producers move to another cluster and back. Its first records
+are in the sink, and older than those of the topic that was read meanwhile. To go on behind them would be right for
+updates, but not where its offsets have been taken by copies of the other topic's records, and nobody but
+``lakelock translate`` can tell. So it has to be told where to go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from connector.protocol.read_to import seen_to
 from connector.protocol.recover import TopicsHeld
+from connector.protocol.topic_ids import came_back
 from sinks.contract import Epoch, Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.recreated import retired
@@ -41,12 +47,19 @@ def retirement(
     A topic that isn't in ``starts`` is read from offset 0. If Kafka has removed records of it meanwhile, the plan of
     the next epoch reports them as lost. The epoch is one commit: a crash before it leaves the old names, and the next
     run retires the topics again; a crash after it leaves the new names.
-    """
 
-    def moved(offsets: Offsets) -> Offsets:
-        old = {TopicPartition(names.get(at.topic, at.topic), at.partition): offset for at, offset in offsets.items()}
+    Raises TopicRecreated if a new one has retired before, and would be read again.
+    """
+    _refuse_read_again(position, held, names, starts)
+
+    def moved(offsets: Offsets, of_both: Callable[[int, int], int]) -> Offsets:
+        stored: dict[TopicPartition, int] = {}
+        for at, offset in offsets.items():
+            name = TopicPartition(names.get(at.topic, at.topic), at.partition)
+            # A topic that came back, and retires again, has its name already.
+            stored[name] = of_both(stored[name], offset) if name in stored else offset
         new = {at: starts.get(at, 0) for at in held.beginnings if at.topic in names}
-        return Offsets({**old, **new})
+        return Offsets({**stored, **new})
 
     def renamed(gaps: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
         return tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in gaps)
@@ -54,12 +67,12 @@ def retirement(
     epoch = Epoch.of_no_records(position, pipeline=pipeline, owner=owner)
     return replace(
         epoch,
-        offsets=moved(position.offsets),
+        offsets=moved(position.offsets, max),
         topics={
             **{names.get(topic, topic): topic_id for topic, topic_id in position.topics.items()},
             **{topic: held.ids[topic] for topic in names},
         },
-        since=moved(position.since),
+        since=moved(position.since, min),
         lost=renamed(position.lost),
         missed=renamed(position.missed),
         delivery=position.delivery,
@@ -76,3 +89,10 @@ def retirement(
             **dict.fromkeys(names, held.looked_at),
         },
     )
+
+
+def _refuse_read_again(position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets) -> None:
+    for at in held.beginnings:
+        before = TopicPartition(retired(at.topic, held.ids[at.topic]), at.partition)
+        if at.topic in names and starts.get(at, 0) < position.offsets.get(before, 0):
+            raise came_back(at.topic, position.topics[at.topic], held.ids[at.topic])

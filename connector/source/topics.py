@@ -23,7 +23,8 @@ from kafka.errors import (
 from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
-from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_recreated, refuse_refilled
+from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_refilled
+from connector.protocol.topic_ids import refuse_recreated
 from connector.source.asked_again import asked_again
 from connector.source.open_transactions import OpenTransactions
 from connector.source.topic_settings import Tombstones, cleanup_policies

@@ -1,9 +1,12 @@
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from connector.protocol.recover import TopicsHeld
+import pytest
+
+from connector.protocol.recover import TopicsHeld, resume
 from connector.protocol.recreated import recreated, retirement
 from sinks.contract import Position
+from sinks.errors import TopicRecreated
 from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.recreated import is_retired, retired, topic_of
@@ -60,6 +63,32 @@ def test_a_topic_made_again_twice_keeps_both_names() -> None:
     assert names == {"t": "#new/t"}
     twice = retirement("p", "run", once, again, names, Offsets())
     assert twice.topics == {OLD: "old", "#new/t": "new", "t": "newest", "u": "same"}
+
+
+def test_a_topic_that_comes_back_is_not_read_again() -> None:
+    """A failover and a failback: its first records are older than those of the topic that was read meanwhile."""
+    there = retirement("p", "run", POSITION, HELD, {"t": OLD}, Offsets()).position()
+    back = replace(HELD, ids={"t": "old", "u": "same"})
+    names = recreated(there, back)
+    assert names == {"t": "#new/t"}
+    for start in (0, 49):
+        with pytest.raises(TopicRecreated, match=r"which the pipeline has read before: .*#old/t") as caught:
+            retirement("p", "run", there, back, names, Offsets({TopicPartition("t", 0): start}))
+        assert "lakelock translate" in caught.value.hint
+    with pytest.raises(TopicRecreated, match="has read before"):
+        resume(there, back, Offsets, lambda _: {})
+
+
+def test_a_topic_that_comes_back_goes_on_where_it_is_told_to_behind_what_was_read_of_it() -> None:
+    there = retirement("p", "run", POSITION, HELD, {"t": OLD}, Offsets()).position()
+    back = replace(HELD, ids={"t": "old", "u": "same"})
+    at = TopicPartition("t", 0)
+    returned = retirement("p", "run", there, back, recreated(there, back), Offsets({at: 60})).position()
+    assert (returned.offsets[at], returned.since[at], returned.topics["t"]) == (60, 60, "old")
+    returned = replace(returned, offsets=Offsets({**returned.offsets, at: 70}))
+    again = retirement("p", "run", returned, HELD, recreated(returned, HELD), Offsets({at: 5}))
+    assert again.offsets.to_dict() == {"#new/t": {"0": 0}, OLD: {"0": 70, "1": 40}, "t": {"0": 5}, "u": {"0": 3}}
+    assert again.since.to_dict()[OLD] == {"0": 10, "1": 0}
 
 
 def test_the_name_is_no_topics_and_sorts_before_all_of_them() -> None:
