@@ -71,6 +71,8 @@ class Position:
     to go on without."""
     read_to_of: Mapping[str, datetime | None] = field(default_factory=dict)
     """Topics with a time of their own, in place of ``read_to`` and ``began_at``. None: it isn't known."""
+    gone: Mapping[str, datetime | None] = field(default_factory=dict)
+    """Topics that Kafka no longer has, and the time up to which their records were surely read. None: to the end."""
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
     table: str = field(default="", compare=False)
@@ -183,6 +185,8 @@ class Epoch:
     """As in ``Position``: of all epochs so far, this one's included."""
     read_to_of: Mapping[str, datetime | None] = field(default_factory=dict)
     """As in ``Position``."""
+    gone: Mapping[str, datetime | None] = field(default_factory=dict)
+    """As in ``Position``."""
     attempt: int = 0
     """With a coordinator: the number under which it began the epoch. It grows with every begin, of any run, so what is
     prepared under a lower one is nobody's any more. 0: one commit, no coordinator."""
@@ -209,6 +213,7 @@ class Epoch:
             began_at=position.began_at,
             missed=position.missed,
             read_to_of=position.read_to_of,
+            gone=position.gone,
         )
 
     @classmethod
@@ -253,6 +258,7 @@ class Epoch:
             began_at=self.began_at,
             missed=self.missed,
             read_to_of=self.read_to_of,
+            gone=self.gone,
         )
 
     def follows(self, position: Position | None) -> bool:

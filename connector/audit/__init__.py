@@ -33,7 +33,6 @@ from connector.audit.claim import (
     bounds,
     claimed,
     not_from_earliest,
-    refuse_recreated,
     shows_all,
     unchecked,
     unnamed,
@@ -51,7 +50,7 @@ from connector.audit.remembered import ZONE, other_options, property_of, remembe
 from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable, Filled, file_is_gone
-from connector.audit.topic_ends import with_ends
+from connector.audit.topic_ends import refuse_recreated, with_ends
 from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, KeyedSink, PipelineConfig
@@ -228,9 +227,9 @@ def _pin(
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
     )
-    claim, notes = with_ends(claim, notes, newest, held)
-    if config.source.start == "earliest":
-        notes += not_from_earliest(newest, claim, held.beginnings)
+    now = number == table.newest and config.merged_on_read is None
+    claim, notes = with_ends(claim, notes, newest, held, upto, config.source.topics, now=now)
+    notes += not_from_earliest(newest, claim, held.beginnings) if config.source.start == "earliest" else []
     notes += unnamed(newest, claim, held, upto.offsets if upto is not None else {})
     if config.merged_on_read is not None and number == table.newest:
         on_read = OnRead.of(table, config.name, newest)

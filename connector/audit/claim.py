@@ -10,10 +10,10 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sinks.errors import TopicRecreated, UnsupportedFormat
+from sinks.errors import UnsupportedFormat
 from sinks.plurals import first_of, plural
 
 FORMAT = 2
@@ -87,6 +87,16 @@ class Metadata:
     """Of a change log: Delta's id of its table, and an epoch that this had by then."""
     missed: tuple[Range, ...] = ()
     """As in ``Claim``."""
+    gone: Mapping[str, str | None] = field(default_factory=dict)
+    """Topics that Kafka no longer had, and the time up to which they were surely read. None: to their end."""
+    read_to: str = ""
+    """The time up to which everything was read. Empty: nobody says."""
+    read_to_of: Mapping[str, str | None] = field(default_factory=dict)
+    """Topics with a time of their own. None: nobody says."""
+
+    def all_read_to(self, topic: str) -> str:
+        """The time up to which this topic was read. Empty: nobody says."""
+        return min(self.read_to, self.read_to_of.get(topic, self.read_to) or "")
 
     @property
     def ids(self) -> dict[str, str | None]:
@@ -118,6 +128,9 @@ def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
             str(fields.get("table") or ""),
             (str(fields["folded"][0]), int(fields["folded"][1])) if fields.get("folded") else None,
             tuple(Range(*missed) for missed in fields.get("missed") or ()),
+            dict(fields.get("gone") or {}),
+            str(fields.get("read_to") or ""),
+            dict(fields.get("read_to_of") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError, zlib.error):
         return None
@@ -180,6 +193,8 @@ class Logged:
     """Up to where that epoch is."""
     holds: int = 0
     """The last epoch of which the table has a commit: later ones had no rows for it. 0: nobody knows."""
+    gone: Mapping[str, str | None] = field(default_factory=dict)
+    """As in ``Metadata``."""
 
 
 class Extent(NamedTuple):
@@ -381,15 +396,3 @@ def unchecked(cut: Sequence[Bounds]) -> list[Range]:
             if start < end:
                 ranges.append(Range(*part.at, start, end))
     return ranges
-
-
-def refuse_recreated(found: Metadata | None, held: Held) -> None:
-    """Raises TopicRecreated: the offsets of the old topic say nothing about the records of the new one."""
-    for topic, topic_id in (found.topics if found else {}).items():
-        now = held.ids.get(topic)
-        if now is not None and now != topic_id:
-            raise TopicRecreated(
-                f"Topic {topic!r} was deleted and recreated: the table's rows came from topic id {topic_id}, Kafka "
-                f"now has {now}. Their records are gone, so nothing of the table can be checked.",
-                hint="Write the new topic to a new table, and verify that one.",
-            )

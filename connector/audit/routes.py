@@ -60,7 +60,7 @@ class _Done:
 
     def of(self, table: str) -> Logged:
         """What the log says of one table."""
-        return Logged(self.stands.epoch, self.stands.offsets, self.holds.get(table, 0))
+        return Logged(self.stands.epoch, self.stands.offsets, self.holds.get(table, 0), self.stands.gone)
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,75 @@
-"""What the commits say of topics that came back, or are gone from Kafka, which no comparison of records shows. Pure."""
+"""What the commits say of topics that were recreated, came back or are gone, which no comparison shows. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from connector.audit.claim import At, Claim, Held, Metadata
+from connector.audit.claim import At, Claim, Held, Logged, Metadata
+from connector.config import TopicPattern
+from sinks.errors import TopicRecreated
+from sinks.plurals import first_of, plural
 
 _MARK = "#"
+_SHOWN = 5
 _LEFT = "Topic {} isn't in Kafka any more, was recreated, or can't be read: its rows aren't compared."
 """What is said of a topic that has left the pipeline, or that its pattern matched before."""
 
 
-def with_ends(claim: Claim, notes: Sequence[str], found: Metadata | None, held: Held) -> tuple[Claim, list[str]]:
-    """The claim and the notes, with what the newest commit says of such topics. ``held``: what Kafka holds."""
-    left = sorted(topic for topic in (found.ids if found else {}).keys() - held.ids.keys() if topic[:1] != _MARK)
-    claim = replace(claim, unknown=(*claim.unknown, *read_twice(found, claim)))
+def refuse_recreated(found: Metadata | None, held: Held) -> None:
+    """Raises TopicRecreated: the offsets of the old topic say nothing about the records of the new one."""
+    for topic, topic_id in (found.topics if found else {}).items():
+        now = held.ids.get(topic)
+        if now is not None and now != topic_id:
+            raise TopicRecreated(
+                f"Topic {topic!r} was deleted and recreated: the table's rows came from topic id {topic_id}, Kafka "
+                f"now has {now}. Their records are gone, so nothing of the table can be checked.",
+                hint="Write the new topic to a new table, and verify that one.",
+            )
+
+
+def with_ends(
+    claim: Claim,
+    notes: Sequence[str],
+    found: Metadata | None,
+    held: Held,
+    upto: Logged | None,
+    topics: Sequence[str] | TopicPattern,
+    *,
+    now: bool,
+) -> tuple[Claim, list[str]]:
+    """The claim and the notes, with what the newest commit says of such topics.
+
+    ``found``: that commit; ``held``: what Kafka has; ``upto``: what the coordinator log says; ``topics``: those of the
+    file; ``now``: whether the table's newest version is audited.
+    """
+    if found is None:
+        return claim, list(notes)
+    left = sorted(topic for topic in found.ids.keys() - held.ids.keys() if not topic.startswith(_MARK))
+    noted = {**found.gone, **(upto.gone if upto is not None else {})}
+    # What a topic got after an older version isn't missing there.
+    unknown = {topic: found.all_read_to(topic) for topic in left if now} | noted
+    asked = {topic: since for topic, since in unknown.items() if topic not in held.ids and _name(topic) in topics}
+    doubts = ends_unknown({topic: since for topic, since in asked.items() if since is not None})
+    claim = replace(claim, unknown=(*claim.unknown, *read_twice(found, claim), *doubts))
     return claim, [*notes, *(_LEFT.format(topic) for topic in left)]
+
+
+def ends_unknown(topics: Mapping[str, str]) -> list[str]:
+    """Why a table can't be called exact whose topics are gone. ``topics``: with the time up to which all was read."""
+    if not topics:
+        return []
+    told = topics.items()
+    shown = [f"{name} (after {since[:19].replace('T', ' ')} UTC)" if since else name for name, since in told]
+    return [
+        f"{plural(len(topics), 'topic is', 'topics are')} gone from Kafka, and nobody can tell whether all records "
+        f"were read: {first_of(sorted(shown), _SHOWN)}. If no run has looked since, verify again after one. Where the "
+        "producers know that no records came later, leave the topic out of source.topics, and verify again."
+    ]
+
+
+def _name(topic: str) -> str:
+    return topic.partition("/")[2] if topic.startswith(_MARK) else topic
 
 
 def read_twice(found: Metadata | None, claim: Claim) -> list[str]:

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta, timezone
 from connector.delivery.handover import TRANSACTIONAL, hand_over
 from connector.delivery.ports import Delivered, Topics, Work
 from connector.delivery.retries import Retries
+from connector.protocol.gone import doubts, with_gone
 from connector.protocol.pacing import EpochSize, Pace
 from connector.protocol.plan import next_epoch, within_bytes
 from connector.protocol.read_to import ahead, looked, of_wrong_clock, times_of, wants_renewal
@@ -191,8 +192,12 @@ class _Run:
     def _plan(self, position: Position | None, held: TopicsHeld, target: TopicsHeld) -> Epoch | None:
         """The next epoch, up to the ends of ``target``. None: there is nothing to do."""
         work = self._work
+        goes_on = work.continue_on_data_loss
         known = self._as_known(position, held)
-        resumption = resumed(known, held, work.topics, continue_on_data_loss=work.continue_on_data_loss)
+        resumption = resumed(known, held, work.topics, continue_on_data_loss=goes_on)
+        resumption = with_gone(resumption, known, held, continue_on_data_loss=goes_on)
+        if doubt := doubts(resumption.gone):
+            log.warning("pipeline %s: %s", work.pipeline, doubt)
         if known is not None:
             known = self._known = looked(known, resumption.offsets, held)
         epoch = next_epoch(

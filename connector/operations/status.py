@@ -255,6 +255,10 @@ def _gap_lines(state: Status, position: Position) -> Iterator[Line]:
         since = f" since {back.since:%Y-%m-%d %H:%M:%S} UTC" if back.since else ""
         waiting = plural(back.offsets, "offset waits", "offsets wait")
         yield Line("held back", f"{at.topic}-{at.partition}: a transaction is open{since}; {waiting} for its end")
+    for topic, known in sorted(position.gone.items()):
+        if known is not None:
+            text = f"{topic} isn't in Kafka any more: nobody knows what it got after {known:%Y-%m-%d %H:%M:%S} UTC"
+            yield Line("unknown", text, "warning")
     for gap in position.lost:
         yield Line("lost", f"{gap}, up to {plural(gap.span, 'record')} never read", "warning")
 

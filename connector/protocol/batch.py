@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from connector.protocol.gone import with_gone
 from connector.protocol.plan import next_epoch
 from connector.protocol.read_to import times_after
 from connector.protocol.recover import (
@@ -92,6 +93,8 @@ def epoch_of(
     there = replace(held, ends=batch.end)
     new = Offsets({at: next_ for at, next_ in offsets.items() if next_ < batch.end[at]})
     resumption = without_lost(new, position, there, remaining, kept, continue_on_data_loss=continue_on_data_loss)
+    if new:  # a batch that the sink holds changes nothing
+        resumption = with_gone(resumption, position, held, continue_on_data_loss=continue_on_data_loss)
     epoch = next_epoch(
         pipeline,
         owner,

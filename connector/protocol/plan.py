@@ -30,8 +30,8 @@ def next_epoch(
     """The epoch that brings the sink from ``position`` towards ``target``. None: there is nothing to commit.
 
     An epoch without records is planned only if the position itself has to be written: the first one (so that ``latest``
-    means the same to every later run), one before Delta's retention removes the last position, and one that leaves out
-    lost offsets.
+    means the same to every later run), one before Delta's retention removes the last position, one that leaves out
+    lost offsets, and one that notes that a topic is gone, or is there again.
 
     The plan is stored nowhere. A crash right before or right after it changes nothing: the next run plans again from
     the same position, and may cut the epoch elsewhere.
@@ -43,19 +43,24 @@ def next_epoch(
     next_ = Offsets({at: offset for at, offset in resumption.offsets.items() if at.topic in target.ids})
     ranges = plan(next_, target.ends, max_records)
     refresh = position is not None and position.refresh_after is not None and now >= position.refresh_after
-    if not ranges and position is not None and not refresh and not resumption.lost:
+    noted = position.gone if position else {}
+    gone = {topic: since for topic, since in noted.items() if topic not in resumption.offsets.topics}
+    changed = bool(resumption.lost or resumption.gone) or len(gone) < len(noted)
+    if not ranges and position is not None and not refresh and not changed:
         return None
     # Topics that left the pipeline keep their offsets. If they come back, they go on from there.
     stored = position.offsets if position else Offsets()
     read = next_.advance(ranges)
     times = times_after(position, ranges, read, target, now)
+    # Nothing else moves past what is lost of a topic that is gone.
+    passed = {gap.at: gap.end for gap in resumption.lost if gap.topic not in resumption.offsets.topics}
     return Epoch(
         pipeline=pipeline,
         number=position.epoch + 1 if position else 1,
         owner=owner,
         ranges=ranges,
-        offsets=Offsets({**stored, **read}),
-        topics={**(position.topics if position else {}), **target.ids},
+        offsets=Offsets({**stored, **passed, **read}),
+        topics={**(position.topics if position else {}), **target.ids, **resumption.gone_ids},
         read_to=times.read_to,
         expected=position,
         # Partitions that appear later begin at 0, so `since` needn't have them.
@@ -67,6 +72,7 @@ def next_epoch(
         began_at=times.began_at,
         missed=latest(position.missed if position else (), resumption.missed),
         read_to_of=times.read_to_of,
+        gone={**gone, **resumption.gone},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from connector.protocol.read_to import said, seen_to
 from connector.protocol.topic_ids import refuse_other_topics
@@ -13,6 +13,9 @@ from sinks.contract import Position
 from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.plurals import plural
+
+if TYPE_CHECKING:
+    from connector.protocol.gone import Seen
 
 EndsOfLeaders = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
 """For each partition and leader epoch: where the records up to that epoch end in the current log. -1: unknown."""
@@ -50,6 +53,10 @@ class TopicsHeld:
     """What lies behind the ends of partitions with an open transaction."""
     clock: datetime | None = None
     """The time of the look, if ``asked_at`` is an earlier one: the look leaves out what came after that."""
+    gone: Mapping[str, Seen] = field(default_factory=dict)
+    """Topics that an earlier look of this run has seen, and that Kafka no longer shows."""
+    asks_for: Callable[[str], bool] = field(default=lambda _: False, repr=False, compare=False)
+    """Whether source.topics matches a name."""
 
     @property
     def looked_at(self) -> datetime:
@@ -106,6 +113,10 @@ class Resumption:
     """Ranges that were never read and that Kafka no longer has."""
     missed: tuple[OffsetRange, ...] = ()
     """Ranges that are still to be read, and in which Kafka may have forgotten deletes."""
+    gone: Mapping[str, datetime | None] = field(default_factory=dict)
+    """What the next commit has to note of topics that are gone. See ``Position.gone``."""
+    gone_ids: Mapping[str, str] = field(default_factory=dict)
+    """Their ids, of those that this run has seen."""
 
 
 def resume(

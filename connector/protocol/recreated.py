@@ -75,6 +75,7 @@ def retirement(
         since=moved(position.since, min),
         lost=renamed(position.lost),
         missed=renamed(position.missed),
+        gone={names.get(topic, topic): since for topic, since in position.gone.items()},
         delivery=position.delivery,
         # Those of other topics stay: they tell whether a log was cut.
         leaders={

@@ -53,7 +53,7 @@ class Goal:
         if self.stood is not None:
             return self.stood
         began = self.began.moved_to(self.began.since)
-        return replace(began, clock=Clock(), lost=(), missed=(), read_to=None, read_to_of={})
+        return replace(began, clock=Clock(), lost=(), missed=(), gone={}, read_to=None, read_to_of={})
 
     def epoch_after(self, stands: Position, *, pipeline: str, owner: str) -> Epoch:
         """The epoch of the rewind. ``stands``: where the pipeline stands now: numbers only grow."""

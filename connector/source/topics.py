@@ -23,6 +23,7 @@ from kafka.errors import (
 from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.config import FromOffsets, FromTimestamp, Source, Start, TopicPattern
+from connector.protocol.gone import Looks
 from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_refilled
 from connector.protocol.topic_ids import refuse_recreated
 from connector.source.asked_again import asked_again
@@ -65,6 +66,7 @@ class KafkaSource:
         self._admin_client: KafkaAdminClient | None = None
         self._reader: KafkaConsumer | None = None
         self._open = OpenTransactions(options.kafka_options)
+        self._looks = Looks(options.topics.__contains__)
 
     @property
     def _admin(self) -> KafkaAdminClient:
@@ -113,7 +115,7 @@ class KafkaSource:
 
     def look(self) -> TopicsHeld:
         """What Kafka holds now: the beginnings and ends of all partitions. Raises TopicMissing or BrokerUnreachable."""
-        return _patiently(self._look)
+        return self._looks.after(_patiently(self._look))
 
     def _look(self) -> TopicsHeld:
         asked_at = datetime.now(timezone.utc)

@@ -20,7 +20,7 @@ FORMAT = 2
 number of partitions is packed, where it is much; else commits are written as 1."""
 _MUCH = 32_768
 """Characters: some 500 partitions."""
-_PACKED = ("offsets", "since", "lost", "missed", "clock", "leaders", "read_to_of")
+_PACKED = ("offsets", "since", "lost", "missed", "gone", "clock", "leaders", "read_to_of")
 _UNPACKED_BYTES = 256 << 20
 """More isn't read: whoever may write to the table could pack anything."""
 
@@ -92,6 +92,8 @@ class CommitMetadata:
             fields["read_to_of"] = {
                 topic: time.isoformat() if time else None for topic, time in position.read_to_of.items()
             }
+        if position.gone:
+            fields["gone"] = {topic: since and since.isoformat() for topic, since in position.gone.items()}
         if position.clock != Clock():
             fields["clock"] = position.clock.to_dict()
         if position.batch:
@@ -157,6 +159,10 @@ class CommitMetadata:
                 read_to_of={
                     topic: datetime.fromisoformat(time) if time else None
                     for topic, time in fields.get("read_to_of", {}).items()
+                },
+                gone={
+                    str(topic): datetime.fromisoformat(since) if since else None
+                    for topic, since in fields.get("gone", {}).items()
                 },
             )
             of, epoch = fields.get("folded") or ("", None)

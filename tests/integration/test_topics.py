@@ -13,6 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
 from connector.audit import audit
+from connector.audit.verdict import Verdict
 from connector.config import parse
 from connector.config.source import Source
 from connector.lab.bench.broker import Broker
@@ -52,10 +53,38 @@ def test_topics_that_match_a_pattern_come_and_go(lake: Lake, topic: Topic) -> No
     assert stored["offsets"][first.name] == {"0": 6}
     assert stored["topics"].keys() == {first.name, second.name}
     assert pipeline.status().lag.keys() == pipeline.check().next_offsets.keys()
-    assert audit(parse(lake.options(source=pattern))).ok
+    # No run has seen its end since: there may have been more.
+    assert stored["gone"].keys() == {first.name}
+    assert stored["gone"][first.name] == lake.metadata()[-2]["read_to"]
+    found = audit(parse(lake.options(source=pattern)))
+    assert found.verdict is Verdict.UNKNOWN
+    assert f"{first.name} (after " in str(found)
+    assert audit(parse(lake.options(source={**pattern, "topics": f"{topic.name}[.]b"}))).ok
     broker.create_topic(first.name, 1)
     with pytest.raises(TopicRecreated):
         pipeline.run()
+
+
+@pytest.mark.breadth
+def test_a_topic_that_is_deleted_after_a_run_has_seen_its_end_leaves_no_doubt(lake: Lake, topic: Topic) -> None:
+    broker, stop = topic.broker, threading.Event()
+    day, next_day = (Topic(broker, f"{topic.name}.{name}") for name in ("27", "28"))
+    for number, each in enumerate((day, next_day)):
+        broker.create_topic(each.name, 1)
+        each.send_rows(some(10 * number, 3))
+    rounds = iter([lambda: broker.delete_topic(day.name)])
+
+    def observe(event: Event) -> None:
+        if event.step is Step.WAITING:
+            next(rounds, lambda: None)()
+        if event.step is Step.COMMITTED and event.epoch.gone:
+            stop.set()
+
+    source = {"topics": f"{topic.name}[.]2."}
+    lake.pipeline(source=source, trigger={"interval": "100 milliseconds"}).run(stop=stop, observers=[observe])
+    assert lake.metadata()[-1]["gone"] == {day.name: None}
+    assert audit(parse(lake.options(source=source))).ok
+    assert lake.pipeline(source=source).run().epochs == 0
 
 
 @pytest.mark.breadth

@@ -23,7 +23,6 @@ from connector.audit.claim import (
     lineage,
     metadata,
     not_from_earliest,
-    refuse_recreated,
     unchecked,
     unnamed,
 )
@@ -36,6 +35,7 @@ from connector.audit.on_read import OnRead
 from connector.audit.records import to_read
 from connector.audit.routes import behind, held
 from connector.audit.rows import Earlier
+from connector.audit.topic_ends import refuse_recreated
 from connector.audit.verdict import COUNTS, FAULTS, Audit, partitions, show
 from connector.config import PipelineConfig, parse
 from sinks.errors import ConfigurationError, RegistryUnreachable, TopicRecreated, UnsupportedFormat

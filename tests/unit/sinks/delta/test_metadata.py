@@ -61,6 +61,7 @@ CLOCKS = st.builds(Clock, so_far=st.dictionaries(PARTITIONS, st.builds(Seen, TIM
             batch=st.text(),
             leaders=st.dictionaries(PARTITIONS, st.integers(0, 99), max_size=3),
             began_at=st.none() | TIMES,
+            gone=st.dictionaries(st.text(), st.none() | TIMES, max_size=3),
             missed=st.lists(st.builds(OffsetRange, st.text(), st.integers(0, 9), st.integers(0, 9), st.integers(9, 99)))
             .map(tuple),
             read_to_of=st.dictionaries(st.text(), st.none() | TIMES, max_size=2),

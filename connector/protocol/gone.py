@@ -1,0 +1,116 @@
+"""Topics that source.topics matches, that were read, and that Kafka no longer shows: may records be missing? Pure.
+
+Only who has looked at a topic knows its end. A run remembers its last look at each topic. If the topic's end lay above
+the position then, the records between are lost. If it didn't, the topic was read to its end. That is noted in the next
+commit, as a later run can't know it any more. A run that never saw the topic knows only up to when an earlier one had
+read everything, and notes that time: what was written later may be missing, and nobody can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+
+from connector.protocol.recover import Resumption, TopicsHeld
+from sinks.contract import Position
+from sinks.errors import OffsetsLost
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+from sinks.plurals import first_of, plural
+from sinks.recreated import is_retired
+
+_SHOWN = 5
+_NEVER = datetime.fromtimestamp(0, timezone.utc)
+"""No run has read everything yet."""
+_NOT_NOTED = object()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A topic as a run has seen it last."""
+
+    id: str
+    ends: Offsets
+    since: datetime | None
+    """If a transaction was open: the time of the look, as what it held back wasn't in ``ends``. None: that was all."""
+
+
+@dataclass
+class Looks:
+    """What the looks of one run have seen. ``asks_for``: whether source.topics matches a name."""
+
+    asks_for: Callable[[str], bool]
+    _seen: dict[str, Seen] = field(default_factory=dict)
+
+    def after(self, held: TopicsHeld) -> TopicsHeld:
+        """``held`` with the topics that an earlier look has seen, and that are gone."""
+        ends: dict[str, dict[TopicPartition, int]] = {topic: {} for topic in held.ids}
+        for at, end in held.ends.items():
+            ends[at.topic][at] = end
+        open_ = {at.topic for at in held.held_back}
+        self._seen |= {
+            topic: Seen(topic_id, Offsets(ends[topic]), held.asked_at if topic in open_ else None)
+            for topic, topic_id in held.ids.items()
+        }
+        gone = {topic: seen for topic, seen in self._seen.items() if topic not in held.ids}
+        return replace(held, gone=gone, asks_for=self.asks_for)
+
+
+def with_gone(
+    resumption: Resumption, position: Position | None, held: TopicsHeld, *, continue_on_data_loss: bool
+) -> Resumption:
+    """``resumption`` with what is lost of topics that are gone, and what the next commit has to note of them.
+
+    A position that isn't transactional doesn't tell how far its consumer group has read: it stays as it is. Raises
+    OffsetsLost if records are lost, unless ``continue_on_data_loss``.
+    """
+    if position is None or position.delivery != "transactional":
+        return resumption
+    lost: list[OffsetRange] = []
+    notes: dict[str, datetime | None] = {}
+    ids: dict[str, str] = {}
+    for topic in sorted({*position.topics, *position.offsets.topics, *held.gone}):
+        if topic in held.ids or is_retired(topic) or not held.asks_for(topic):
+            continue
+        seen = held.gone.get(topic)
+        if seen is None or position.topics.get(topic, seen.id) != seen.id:
+            if topic not in position.gone:
+                notes[topic] = position.read_to or position.began_at or _NEVER
+            continue
+        never_read = _never_read(seen, position)
+        lost += never_read
+        known = topic in position.topics or bool(never_read)
+        if known and position.gone.get(topic, _NOT_NOTED) != seen.since:
+            notes[topic], ids[topic] = seen.since, seen.id
+    if lost and not continue_on_data_loss:
+        raise _gone(lost)
+    return replace(resumption, lost=(*resumption.lost, *lost), gone=notes, gone_ids=ids)
+
+
+def _never_read(seen: Seen, position: Position) -> list[OffsetRange]:
+    """A partition that the position lacks has appeared since, and stands at 0. One that was there at first stands where
+    the pipeline began."""
+    starts = {at: max(position.offsets.get(at, 0), position.since.get(at, 0)) for at in seen.ends}
+    return [OffsetRange(*at, starts[at], end) for at, end in seen.ends.items() if starts[at] < end]
+
+
+def doubts(gone: Mapping[str, datetime | None]) -> str:
+    """A sentence on the topics of which nobody knows whether they were read to their ends. Empty: there are none."""
+    unknown = [f"{topic} (after {since:%Y-%m-%d %H:%M:%S} UTC)" for topic, since in gone.items() if since is not None]
+    if not unknown:
+        return ""
+    return (
+        f"{plural(len(unknown), 'topic is', 'topics are')} gone from Kafka, and nobody can tell whether all records "
+        f"were read: {first_of(unknown, _SHOWN)}. `lakelock verify` says UNKNOWN, and what to do."
+    )
+
+
+def _gone(lost: list[OffsetRange]) -> OffsetsLost:
+    missing = first_of([f"[{gap.start}, {gap.end}) of {gap.topic}-{gap.partition}" for gap in lost], _SHOWN)
+    return OffsetsLost(
+        f"Topics were deleted with records that were never read, up to {sum(gap.span for gap in lost):,}: {missing}. "
+        "This run has seen them in Kafka.",
+        hint="Delete a topic only when `lakelock status` shows no lag for it. The next run doesn't know how far these "
+        "topics went: it goes on with a warning, and `lakelock verify` says UNKNOWN. With `source: {on_data_loss: "
+        "continue}` in the file a run goes on at once, and its commit names the lost ranges.",
+    )

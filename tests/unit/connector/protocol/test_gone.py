@@ -1,0 +1,244 @@
+"""Topics that a pattern matched and that are deleted: read to their ends, or not, or nobody knows."""
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from fakes import Group, To, Topic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connector.delivery.ports import Work
+from connector.delivery.transactional import deliver
+from connector.protocol.gone import Looks, doubts, with_gone
+from connector.protocol.plan import next_epoch
+from connector.protocol.recover import HeldBack, Resumption, TopicsHeld
+from connector.protocol.rewind import Goal
+from sinks.contract import Committed, Epoch, Position
+from sinks.errors import OffsetsLost
+from sinks.memory import MemoryAppend, MemoryTable, Record
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
+
+NOW = datetime(2026, 11, 28, 2, tzinfo=timezone.utc)
+READ_TO = NOW - timedelta(hours=4)
+OLD, NEW = TopicPartition("day-27", 0), TopicPartition("day-28", 0)
+POSITION = Position(7, Offsets({OLD: 600}), {"day-27": "27"}, read_to=READ_TO)
+LOST = OffsetRange("day-27", 0, 600, 1000)
+
+
+def matches(name: str) -> bool:
+    return name.startswith("day-")
+
+
+def held(**ends: int) -> TopicsHeld:
+    at = {TopicPartition(name.replace("_", "-"), 0): end for name, end in ends.items()}
+    ids = {each.topic: each.topic.partition("-")[2] for each in at}
+    return TopicsHeld(Offsets(dict.fromkeys(at, 0)), Offsets(at), ids, NOW, asks_for=matches)
+
+
+def after(*looks: TopicsHeld) -> TopicsHeld:
+    seen = Looks(matches)
+    return [seen.after(look) for look in looks][-1]
+
+
+def planned(look: TopicsHeld, position: Position = POSITION, *, goes_on: bool = False) -> Epoch | None:
+    resumption = Resumption(Offsets({at: position.offsets.get(at, 0) for at in look.beginnings}))
+    found = with_gone(resumption, position, look, continue_on_data_loss=goes_on)
+    return next_epoch("p", "run", position, found, look, max_records=9_999, now=NOW)
+
+
+def test_a_topic_that_is_gone_with_records_that_the_run_has_seen_stops_it() -> None:
+    with pytest.raises(OffsetsLost, match=re.escape("[600, 1000) of day-27-0")) as caught:
+        planned(after(held(day_27=1000), held(day_28=50)))
+    assert "up to 400" in caught.value.message
+
+
+def test_where_the_run_is_to_go_on_they_are_noted_as_lost() -> None:
+    look = after(held(day_27=1000), held(day_28=50))
+    epoch = planned(look, goes_on=True)
+    assert epoch is not None
+    assert (epoch.lost, epoch.offsets[OLD], epoch.offsets[NEW], epoch.gone) == ((LOST,), 1000, 50, {"day-27": None})
+    assert planned(look, epoch.position(), goes_on=True) is None, "it is said once"
+
+
+def test_a_topic_that_came_and_went_before_any_of_it_was_read_is_lost_too() -> None:
+    look = after(held(day_27=600), held(day_27=600, day_28=9), held(day_27=600))
+    with pytest.raises(OffsetsLost, match=re.escape("[0, 9) of day-28-0")):
+        planned(look)
+    epoch = planned(look, goes_on=True)
+    assert epoch is not None
+    assert (epoch.topics["day-28"], epoch.offsets[NEW], epoch.gone) == ("28", 9, {"day-28": None})
+    empty = after(held(day_27=600), held(day_27=600, day_28=0), held(day_27=600))
+    assert planned(empty) is None
+
+
+def test_a_topic_that_was_read_to_its_end_is_noted_once_and_no_later_run_doubts_it() -> None:
+    epoch = planned(after(held(day_27=600), held(day_28=0)))
+    assert epoch is not None
+    assert (epoch.ranges, epoch.lost, epoch.gone) == ((), (), {"day-27": None})
+    assert doubts(epoch.gone) == ""
+    later = planned(held(day_28=5), epoch.position())
+    assert later is not None
+    assert later.gone == {"day-27": None}
+    assert planned(held(day_28=5), later.position()) is None
+
+
+def test_a_topic_that_was_gone_at_the_first_look_may_lack_records_and_that_is_noted() -> None:
+    epoch = planned(held(day_28=50))
+    assert epoch is not None
+    assert (epoch.gone, epoch.lost, epoch.offsets[OLD]) == ({"day-27": READ_TO}, (), 600)
+    assert "day-27 (after 2026-11-27 22:00:00 UTC)" in doubts(epoch.gone)
+    # Later everything else is read to its end: that says nothing of this topic.
+    later = planned(held(day_28=60), epoch.position())
+    assert later is not None
+    assert later.gone == epoch.gone
+
+
+def test_what_a_transaction_held_back_when_the_topic_was_seen_last_may_be_missing() -> None:
+    open_ = replace(held(day_27=600), held_back={OLD: HeldBack(3, None)})
+    epoch = planned(after(open_, held(day_28=0)))
+    assert epoch is not None
+    assert epoch.gone == {"day-27": NOW}
+
+
+def test_a_topic_that_is_there_again_is_no_longer_noted() -> None:
+    noted = replace(POSITION, gone={"day-27": READ_TO})
+    epoch = planned(held(day_27=600), noted)
+    assert epoch is not None
+    assert epoch.gone == {}
+    # What is written to it before it goes once more is lost, whatever was noted before.
+    with pytest.raises(OffsetsLost):
+        planned(after(held(day_27=601), held(day_28=0)), replace(noted, gone={"day-27": None}))
+
+
+@pytest.mark.parametrize("topic", ["other", "#27/day-27"])
+def test_topics_that_left_the_file_and_retired_ones_are_not_missed(topic: str) -> None:
+    position = replace(POSITION, offsets=Offsets({TopicPartition(topic, 0): 600}), topics={topic: "27"})
+    assert planned(held(day_28=0), position) is None
+
+
+def test_of_a_consumer_groups_position_nothing_is_said() -> None:
+    assert planned(after(held(day_27=1000), held(day_28=0)), replace(POSITION, delivery="manual_commit")) is None
+
+
+def test_before_its_first_epoch_a_rewound_pipeline_has_noted_nothing() -> None:
+    began = replace(POSITION, gone={"day-27": None}, since=Offsets({OLD: 0}))
+    assert Goal(0, None, began).position.gone == {}
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.sampled_from(["day_1", "day_2"]), st.integers(1, 3)),
+        st.tuples(st.just("delete"), st.sampled_from(["day_1", "day_2"]), st.just(0)),
+        st.tuples(st.sampled_from(["look", "epoch", "restart"]), st.just(""), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS)
+def test_whatever_a_run_has_seen_is_read_or_named_as_lost_or_its_topic_is_in_doubt(steps: list) -> None:
+    """Each topic is created once: one that is recreated stops the run."""
+    there, deleted, seen = {"day_0": 1}, set[str](), dict[TopicPartition, int]()
+    looks, read = Looks(matches), 0
+    position = Position(1, Offsets({TopicPartition("day-0", 0): 1}), {"day-0": "0"})
+    for what, topic, count in [*steps, ("epoch", "", 0)]:
+        if what == "write" and topic not in deleted:
+            there[topic] = there.get(topic, 0) + count
+        elif what == "delete" and there.pop(topic, None) is not None:
+            deleted.add(topic)
+        elif what == "restart":
+            looks = Looks(matches)
+        look = looks.after(held(**there)) if what in ("look", "epoch") else None
+        if look is None:
+            continue
+        seen |= look.ends
+        epoch = planned(look, position, goes_on=True) if what == "epoch" else None
+        if epoch is not None:
+            read += epoch.span
+            position = epoch.position()
+    for at, end in seen.items():
+        doubtful = position.gone.get(at.topic) is not None or at.topic not in position.topics
+        assert position.offsets.get(at, 0) >= end or doubtful
+    assert 1 + read + sum(gap.span for gap in position.lost) == sum(position.offsets.values())
+
+
+class Days(Topic):
+    """A topic a day. After each look something happens in Kafka."""
+
+    def __init__(self, *happens: Callable[[], None]) -> None:
+        super().__init__([[]])
+        self.days, self.looks, self.happens = {"day_27": [("a", 1)]}, Looks(matches), iter(happens)
+        self.stop = threading.Event()
+
+    def look(self) -> TopicsHeld:
+        found = self.looks.after(held(**{name: len(records) for name, records in self.days.items()}))
+        next(self.happens, self.stop.set)()
+        return found
+
+    def read(self, epoch: Epoch) -> list[Record]:
+        if any(each.topic.replace("-", "_") not in self.days for each in epoch.ranges):
+            raise OffsetsLost("as the reader says")
+        return [
+            Record(each.at, offset, *self.days[each.topic.replace("-", "_")][offset])
+            for each in epoch.ranges
+            for offset in range(each.start, each.end)
+        ]
+
+
+def run(topic: Days, table: MemoryTable) -> None:
+    sink = MemoryAppend(table)
+
+    def run_epoch(epoch: Epoch, behind: int) -> Committed:
+        return sink.write(epoch, topic.read(epoch))
+
+    work = Work("p", "run", topic, To(sink.position, run_epoch), 9, Group(), lambda event: None)
+    deliver(work, interval=timedelta(milliseconds=1), stop=topic.stop)
+
+
+def test_a_topic_a_day_that_is_deleted_after_it_was_read_makes_no_noise(caplog: pytest.LogCaptureFixture) -> None:
+    def next_day() -> None:
+        topic.days["day_28"] = [("b", 2)]
+
+    def delete() -> None:
+        del topic.days["day_27"]
+
+    def nothing() -> None:
+        pass
+
+    topic, table = Days(nothing, nothing, next_day, nothing, nothing, delete, nothing, nothing), MemoryTable()
+    with caplog.at_level(logging.WARNING):
+        run(topic, table)
+        # A second run has never seen it.
+        topic.looks, topic.stop, topic.happens = Looks(matches), threading.Event(), iter([nothing] * 2)
+        run(topic, table)
+    assert table.position is not None
+    assert (table.position.gone, table.position.lost, table.position.epoch) == ({"day-27": None}, (), 3)
+    assert (len(table.rows), caplog.text) == (2, "")
+
+
+def test_a_topic_that_is_deleted_before_its_last_records_were_read_stops_the_run_and_warns_the_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def more() -> None:
+        topic.days["day_27"] += [("c", 3)]
+
+    def delete() -> None:
+        topic.days = {"day_28": []}
+
+    def nothing() -> None:
+        pass
+
+    topic, table = Days(nothing, more, delete, nothing), MemoryTable()
+    with pytest.raises(OffsetsLost, match=re.escape("[1, 2) of day-27-0")):
+        run(topic, table)
+    topic.looks, topic.stop, topic.happens = Looks(matches), threading.Event(), iter([nothing] * 2)
+    with caplog.at_level(logging.WARNING):
+        run(topic, table)
+    assert "day-27 (after" in caplog.text
+    assert table.position is not None
+    assert table.position.gone == {"day-27": table.commits[0].read_to}
