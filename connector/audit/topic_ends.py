@@ -12,6 +12,8 @@ from sinks.plurals import first_of, plural
 
 _MARK = "#"
 _SHOWN = 5
+_ONCE = "1971"
+"""A commit whose pipeline had never read everything gives a time long before Kafka."""
 _LEFT = "Topic {} isn't in Kafka any more, was recreated, or can't be read: its rows aren't compared."
 """What is said of a topic that has left the pipeline, or that its pattern matched before."""
 
@@ -60,7 +62,7 @@ def ends_unknown(topics: Mapping[str, str]) -> list[str]:
     if not topics:
         return []
     told = topics.items()
-    shown = [f"{name} (after {since[:19].replace('T', ' ')} UTC)" if since else name for name, since in told]
+    shown = [f"{name} (after {since[:19].replace('T', ' ')} UTC)" if since > _ONCE else name for name, since in told]
     return [
         f"{plural(len(topics), 'topic is', 'topics are')} gone from Kafka, and nobody can tell whether all records "
         f"were read: {first_of(sorted(shown), _SHOWN)}. If no run has looked since, verify again after one. Where the "

@@ -14,6 +14,7 @@ from connector.engine.assembly import Assembly
 from connector.engine.in_parallel import of_each
 from connector.engine.outputs import Table
 from connector.protocol.decided import Row, strayed
+from connector.protocol.gone import after
 from connector.protocol.read_to import ahead, of_wrong_clock
 from connector.protocol.recover import TopicsHeld, reached
 from connector.protocol.recreated import recreated
@@ -257,7 +258,7 @@ def _gap_lines(state: Status, position: Position) -> Iterator[Line]:
         yield Line("held back", f"{at.topic}-{at.partition}: a transaction is open{since}; {waiting} for its end")
     for topic, known in sorted(position.gone.items()):
         if known is not None:
-            text = f"{topic} isn't in Kafka any more: nobody knows what it got after {known:%Y-%m-%d %H:%M:%S} UTC"
+            text = f"{topic}{after(known)}: isn't in Kafka any more, and nobody knows whether all of it was read"
             yield Line("unknown", text, "warning")
     for gap in position.lost:
         yield Line("lost", f"{gap}, up to {plural(gap.span, 'record')} never read", "warning")

@@ -20,8 +20,8 @@ from sinks.plurals import first_of, plural
 from sinks.recreated import is_retired
 
 _SHOWN = 5
-_NEVER = datetime.fromtimestamp(0, timezone.utc)
-"""No run has read everything yet."""
+NEVER = datetime.fromtimestamp(0, timezone.utc)
+"""Before all records: no run had read everything yet."""
 _NOT_NOTED = object()
 
 
@@ -75,7 +75,7 @@ def with_gone(
         seen = held.gone.get(topic)
         if seen is None or position.topics.get(topic, seen.id) != seen.id:
             if topic not in position.gone:
-                notes[topic] = position.read_to or position.began_at or _NEVER
+                notes[topic] = _all_read_to(topic, position)
             continue
         never_read = _never_read(seen, position)
         lost += never_read
@@ -87,6 +87,12 @@ def with_gone(
     return replace(resumption, lost=(*resumption.lost, *lost), gone=notes, gone_ids=ids)
 
 
+def _all_read_to(topic: str, position: Position) -> datetime:
+    """The time up to which an earlier run had read everything of the topic."""
+    common = position.read_to or NEVER
+    return min(common, position.read_to_of.get(topic, common) or NEVER)
+
+
 def _never_read(seen: Seen, position: Position) -> list[OffsetRange]:
     """A partition that the position lacks has appeared since, and stands at 0. One that was there at first stands where
     the pipeline began."""
@@ -96,13 +102,18 @@ def _never_read(seen: Seen, position: Position) -> list[OffsetRange]:
 
 def doubts(gone: Mapping[str, datetime | None]) -> str:
     """A sentence on the topics of which nobody knows whether they were read to their ends. Empty: there are none."""
-    unknown = [f"{topic} (after {since:%Y-%m-%d %H:%M:%S} UTC)" for topic, since in gone.items() if since is not None]
+    unknown = [f"{topic}{after(since)}" for topic, since in gone.items() if since is not None]
     if not unknown:
         return ""
     return (
         f"{plural(len(unknown), 'topic is', 'topics are')} gone from Kafka, and nobody can tell whether all records "
         f"were read: {first_of(unknown, _SHOWN)}. `lakelock verify` says UNKNOWN, and what to do."
     )
+
+
+def after(since: datetime) -> str:
+    """`` (after 2026-11-27 22:00:00 UTC)``: from when on it isn't known. Empty: from the beginning."""
+    return f" (after {since:%Y-%m-%d %H:%M:%S} UTC)" if since > NEVER else ""
 
 
 def _gone(lost: list[OffsetRange]) -> OffsetsLost:

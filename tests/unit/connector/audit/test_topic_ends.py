@@ -64,6 +64,11 @@ def test_a_table_whose_topic_is_gone_is_exact_only_if_it_was_read_to_its_end(
     assert ("day-27 (after 2026-11-27 22:00:00 UTC)" in said) == doubtful == bool(said)
 
 
+def test_where_no_run_had_read_everything_no_time_is_said() -> None:
+    for gone in ({}, {"day-27": "1970-01-01T00:00:00+00:00"}):
+        assert "were read: day-27. If" in doubts(gone=gone, read_to="")
+
+
 def test_a_table_of_a_route_that_the_last_epochs_passed_by_goes_by_the_coordinator_log() -> None:
     found = meta(offsets={DAY: 600}, topics={"day-27": "27"})
     for gone, doubtful in ((None, False), (SINCE, True)):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from connector.delivery.ports import Work
 from connector.delivery.transactional import deliver
-from connector.protocol.gone import Looks, doubts, with_gone
+from connector.protocol.gone import NEVER, Looks, doubts, with_gone
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import HeldBack, Resumption, TopicsHeld
 from connector.protocol.rewind import Goal
@@ -92,6 +92,10 @@ def test_a_topic_that_was_gone_at_the_first_look_may_lack_records_and_that_is_no
     assert epoch is not None
     assert (epoch.gone, epoch.lost, epoch.offsets[OLD]) == ({"day-27": READ_TO}, (), 600)
     assert "day-27 (after 2026-11-27 22:00:00 UTC)" in doubts(epoch.gone)
+    never = planned(held(day_28=50), replace(POSITION, read_to=None, began_at=NOW))
+    assert never is not None
+    assert never.gone == {"day-27": NEVER}
+    assert "read: day-27. `lakelock" in doubts(never.gone)
     # Later everything else is read to its end: that says nothing of this topic.
     later = planned(held(day_28=60), epoch.position())
     assert later is not None
