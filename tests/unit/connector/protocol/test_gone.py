@@ -180,7 +180,9 @@ class Days(Topic):
         self.stop = threading.Event()
 
     def look(self) -> TopicsHeld:
-        found = self.looks.after(held(**{name: len(records) for name, records in self.days.items()}))
+        now = datetime.now(timezone.utc)
+        there = held(**{name: len(records) for name, records in self.days.items()})
+        found = self.looks.after(replace(there, asked_at=now))
         next(self.happens, self.stop.set)()
         return found
 
