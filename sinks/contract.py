@@ -151,6 +151,13 @@ def describe(position: Position | None) -> str:
     return position.describe() if position is not None else "no position"
 
 
+_KEPT = (
+    "offsets", "topics", "owner", "read_to", "since", "lost", "delivery", "group", "clock", "batch", "leaders",
+    "began_at", "missed", "read_to_of", "gone",
+)  # fmt: skip
+"""What an epoch and the position after it both have."""
+
+
 @dataclass(frozen=True)
 class Epoch:
     """One numbered unit of work: ``ranges``, committed as a whole, move the sink from ``expected`` to ``offsets``."""
@@ -194,27 +201,8 @@ class Epoch:
     @classmethod
     def that_left(cls, position: Position, *, pipeline: str) -> Epoch:
         """The epoch that left this position, as far as that tells: not what it read, nor what was there before."""
-        return cls(
-            pipeline=pipeline,
-            number=position.epoch,
-            owner=position.owner,
-            ranges=(),
-            offsets=position.offsets,
-            topics=position.topics,
-            read_to=position.read_to,
-            expected=None,
-            since=position.since,
-            lost=position.lost,
-            delivery=position.delivery,
-            group=position.group,
-            clock=position.clock,
-            batch=position.batch,
-            leaders=position.leaders,
-            began_at=position.began_at,
-            missed=position.missed,
-            read_to_of=position.read_to_of,
-            gone=position.gone,
-        )
+        same = {name: getattr(position, name) for name in _KEPT}
+        return cls(pipeline=pipeline, number=position.epoch, ranges=(), expected=None, **same)
 
     @classmethod
     def of_no_records(cls, position: Position, *, pipeline: str, owner: str) -> Epoch:
@@ -242,24 +230,7 @@ class Epoch:
 
     def position(self) -> Position:
         """What a sink holds after it."""
-        return Position(
-            epoch=self.number,
-            offsets=self.offsets,
-            topics=self.topics,
-            owner=self.owner,
-            read_to=self.read_to,
-            since=self.since,
-            lost=self.lost,
-            delivery=self.delivery,
-            group=self.group,
-            clock=self.clock,
-            batch=self.batch,
-            leaders=self.leaders,
-            began_at=self.began_at,
-            missed=self.missed,
-            read_to_of=self.read_to_of,
-            gone=self.gone,
-        )
+        return Position(self.number, **{name: getattr(self, name) for name in _KEPT})
 
     def follows(self, position: Position | None) -> bool:
         """Whether a sink with this position is where the epoch was planned from, so that the epoch may be committed.

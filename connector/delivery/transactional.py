@@ -192,10 +192,9 @@ class _Run:
     def _plan(self, position: Position | None, held: TopicsHeld, target: TopicsHeld) -> Epoch | None:
         """The next epoch, up to the ends of ``target``. None: there is nothing to do."""
         work = self._work
-        goes_on = work.continue_on_data_loss
-        known = self._as_known(position, held)
+        known, goes_on = self._as_known(position, held), work.continue_on_data_loss
         resumption = resumed(known, held, work.topics, continue_on_data_loss=goes_on)
-        resumption = with_gone(resumption, known, held, continue_on_data_loss=goes_on)
+        resumption = with_gone(resumption, position, held, continue_on_data_loss=goes_on)
         if doubt := doubts(resumption.gone):
             log.warning("pipeline %s: %s", work.pipeline, doubt)
         if known is not None:

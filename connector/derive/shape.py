@@ -34,7 +34,7 @@ def shape(config: PipelineConfig, rows: StructType, columns: StructType, *, zone
     """
     sink = config.sinks[0]
     assert isinstance(sink, DeltaSink)
-    texts = _options(sink)
+    texts: dict[str, Text] = {"type": config.sinks[0].type, **_options(sink)}
     together = [*getattr(sink, "key", ()), *getattr(sink, "group_by", ())]
     texts |= masks_of(config.steps, together)  # those that order the records can't be masked
     if _depends_on_the_zone(config, sink, rows, columns):
@@ -43,7 +43,7 @@ def shape(config: PipelineConfig, rows: StructType, columns: StructType, *, zone
 
 
 def _options(sink: DeltaSink) -> dict[str, Text]:
-    found: dict[str, Text] = {"type": sink.type}
+    found: dict[str, Text] = {}
     if isinstance(sink, KeyedSink):
         found["key"] = list(sink.key)
         if sink.sequence_by is not None:  # between an order by sequence and one by offset: `sinks.delta.order`

@@ -130,12 +130,12 @@ def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[Pipel
         if file in known:
             continue
         try:
-            config, error = several.pipeline(part), misnamed.get(part)
-        except LakelockError as wrong:
-            found.append(PipelineFile(file, error=wrong, template=grows))
+            config = several.pipeline(part)
+        except LakelockError as error:
+            found.append(PipelineFile(file, error=error, template=grows))
             continue
-        if error is not None:
-            found.append(PipelineFile(file, error=error, template=grows, intended=config))
+        if part in misnamed:
+            found.append(PipelineFile(file, error=misnamed[part], template=grows, intended=config))
         elif part not in unused:
             found.append(PipelineFile(file, config, template=grows))
     return found

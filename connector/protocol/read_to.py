@@ -70,7 +70,8 @@ def times_after(
     A topic that is read for the first time has no row from before ``now``.
     """
     topics = {at.topic for at in before.partitions_read} if before is not None else set()
-    began_at, read_to, own = now, None, dict[str, datetime | None]()
+    began_at: datetime | None = now
+    read_to, own = None, dict[str, datetime | None]()
     if before is not None:
         began_at = said(before.began_at, now) if topics else now
         read_to = said(before.read_to, now)
