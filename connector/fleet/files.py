@@ -131,8 +131,8 @@ def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[Pipel
             continue
         try:
             config = several.pipeline(part)
-        except LakelockError as error:
-            found.append(PipelineFile(file, error=error, template=grows))
+        except LakelockError as wrong:
+            found.append(PipelineFile(file, error=wrong, template=grows))
             continue
         if part in misnamed:
             found.append(PipelineFile(file, error=misnamed[part], template=grows, intended=config))

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from connector.config import PipelineConfig
+from connector.config.places import spot
 from connector.mirror.compare import NotFound, Place, Reader, find
 from connector.operations.status import Status
 from connector.pipeline import Pipeline
@@ -35,10 +36,11 @@ def translate(
     Raises ConfigurationError, also if the table wasn't read from the old file's topics; BrokerUnreachable; NotMirrored,
     which names every partition without a certain place.
     """
-    if old.name != new.name or [each.place for each in old.sinks] != [each.place for each in new.sinks]:
+    if old.name != new.name or [*map(spot, old.sinks)] != [*map(spot, new.sinks)]:
         raise ConfigurationError(
             "The two files are of different pipelines: only the cluster may differ.",
-            hint="Copy the file, and change `source.kafka` in it.",
+            hint="Copy the file, and change `source.kafka` in it. Relative paths belong to the folder of the file, so "
+            "keep the copy in the same folder.",
         )
     if old.two_phase or old.delivery != "transactional":
         raise ConfigurationError(

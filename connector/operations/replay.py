@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from connector.config import DeltaPlace, DeltaSink, FromTimestamp, PipelineConfig
+from connector.config import DeltaPlace, DeltaSink, FromTimestamp, PipelineConfig, Translated
 from connector.config.apart import nested, tables_of
 from connector.config.placeholders import digest
 from connector.config.route import Route
@@ -26,8 +26,9 @@ def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -
     for a place that a table of the pipeline has, or would lose files by.
     """
     start = FromTimestamp(timestamp=since) if since is not None else "earliest"
+    moved = {"on_recreated_topic": "fail"} if isinstance(config.source.on_recreated_topic, Translated) else {}
     changed: dict[str, Any] = {
-        "source": config.source.model_copy(update={"start": start}), "delivery": "transactional",
+        "source": config.source.model_copy(update={"start": start, **moved}), "delivery": "transactional",
         "trigger": "available_now",
         # Metrics and messages are about the pipeline itself, which may be running.
         "metrics": None, "notify": None,

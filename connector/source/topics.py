@@ -29,6 +29,7 @@ from connector.protocol.topic_ids import refuse_recreated
 from connector.source.asked_again import asked_again
 from connector.source.open_transactions import OpenTransactions
 from connector.source.topic_settings import Tombstones, cleanup_policies
+from connector.source.translated_offsets import refuse_without_position
 from sinks.contract import Epoch
 from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
 from sinks.event_time import time_at
@@ -179,8 +180,13 @@ class KafkaSource:
         return _patiently(ask) if leaders else {}
 
     def starting(self, held: TopicsHeld) -> Callable[[], Offsets]:
-        """A function that resolves the configured start to offsets, for a pipeline without a position."""
-        return lambda: Offsets(self._start(self._options.start, held.ends, held))
+        """A function that gives the configured start, for a pipeline without a position. Raises ConfigurationError."""
+
+        def start() -> Offsets:
+            refuse_without_position(self._options)
+            return Offsets(self._start(self._options.start, held.ends, held))
+
+        return start
 
     def began(self, held: TopicsHeld) -> Callable[[], Offsets]:
         """A function that gives the offsets at which a pipeline began, by the configured start.

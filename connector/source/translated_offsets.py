@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from connector.config import Source, Translated
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.recreated import of_unknown_id
 from sinks.contract import Position
@@ -104,6 +105,18 @@ def translated(file: str) -> Translation:
             hint="Write it: lakelock translate OLD NEW --output offsets.json.",
         ) from error
     return Translation.from_json(text, file=file)
+
+
+def refuse_without_position(source: Source) -> None:
+    """Raises ConfigurationError if a pipeline without a position is to go on by a translation: it would read the mirror
+    from its start, into a new table."""
+    if isinstance(source.on_recreated_topic, Translated):
+        raise ConfigurationError(
+            "source.on_recreated_topic: {translated: ...} is for a table that goes on in a mirrored topic, and the "
+            "table of this file has no position. Nothing was written.",
+            hint="Does the file name the table that moves? A relative path belongs to the folder of its pipeline file. "
+            "If a new table is to begin at source.start, remove the option.",
+        )
 
 
 def _stale(why: str) -> ConfigurationError:

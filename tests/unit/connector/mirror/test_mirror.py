@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from connector.cli.app import app
-from connector.config import parse
+from connector.config import Source, load, parse
 from connector.mirror import translate
 from connector.mirror.compare import NotFound, Record, find
 from connector.operations.status import Status
-from connector.protocol.recover import TopicsHeld
+from connector.protocol.recover import TopicsHeld, resumed
+from connector.source.topics import KafkaSource
 from connector.source.translated_offsets import Translation, translated
 from sinks.contract import Position
 from sinks.errors import ConfigurationError, NotMirrored, UnsupportedFormat
@@ -203,6 +204,42 @@ sinks: [{{path: t, {sink}}}]
 """)
         done = CliRunner().invoke(app, ["translate", str(file), str(file)])
         assert (done.exit_code, "source.on_recreated_topic" in done.output) == (2, True), done.output
+
+
+def test_a_copy_in_another_folder_names_another_table(tmp_path: Path) -> None:
+    """A relative path belongs to the folder of its file."""
+    pipeline = {
+        "name": "p",
+        "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "b:1"}},
+        "value": {"format": "json", "schema": "a INT"},
+        "sinks": [{"type": "delta_append", "path": "lake/t"}],
+        "delivery": "manual_commit",
+    }
+    folders = [tmp_path / "old", tmp_path / "new"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "p.yaml").write_text(json.dumps(pipeline))
+    old, new = (load(folder / "p.yaml") for folder in folders)
+    with pytest.raises(ConfigurationError, match="of different pipelines") as caught:
+        translate.translate(old, new)
+    assert "keep the copy in the same folder" in caught.value.hint
+    (folders[1] / "p.yaml").write_text(
+        json.dumps({**pipeline, "sinks": [{"type": "delta_append", "path": f"file:{folders[0]}/lake/t"}]})
+    )
+    with pytest.raises(ConfigurationError, match="Offsets are translated for one Delta table"):
+        translate.translate(old, load(folders[1] / "p.yaml"))
+
+
+def test_a_table_without_a_position_goes_on_by_no_translation() -> None:
+    """It would read the mirror from its beginning, into a new table."""
+    options = {"topics": ["t"], "kafka": {"bootstrap.servers": "b:1"}}
+    held = Cluster(p0=partition([(0, 0), (1, 1)])).held("new")
+    moves = Source.model_validate({**options, "on_recreated_topic": {"translated": "offsets.json"}})
+    with pytest.raises(ConfigurationError, match="the table of this file has no position") as caught:
+        resumed(None, held, KafkaSource(moves), continue_on_data_loss=False)
+    assert "remove the option" in caught.value.hint
+    plain = KafkaSource(Source.model_validate(options))
+    assert resumed(None, held, plain, continue_on_data_loss=False).offsets == Offsets({TopicPartition("t", 0): 0})
 
 
 def test_a_file_that_isnt_one_is_told(tmp_path: Path) -> None:
