@@ -147,8 +147,8 @@ class _Flow:
 
     @property
     def known(self) -> Sequence[str]:
-        """The columns of the values."""
-        return [*fields_of(self.value)]
+        """The columns of the values, also of those with a schema of their own."""
+        return [name for format in (self.value, *(own.format for own in self.own)) for name in fields_of(format)]
 
     def decoder(self, way: _Way) -> RecordDecoder:
         """The decoder for the sinks with this way."""
@@ -248,8 +248,6 @@ def _refuse_unknown(config: PipelineConfig, columns: Sequence[str]) -> None:
     """Raises ConfigurationError for a sensitive column that no record has: the values of the one that is meant would be
     shown."""
     known = {*columns, KEY, HEADERS}
-    if config.route is not None and config.route.own:
-        return
     for column in config.sensitive:
         if column not in known and column not in column_words(config.transform or ""):
             raise ConfigurationError(
