@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from connector.delivery.ports import Destination
+from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remaining, Remains, TopicsHeld
 from sinks.contract import Committed, Epoch, Position
-from sinks.errors import GroupActive
+from sinks.errors import Fenced, GroupActive
 from sinks.memory import Record
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -206,3 +207,28 @@ class Member:
 def _batch(number: int, ranges: list[OffsetRange]) -> Epoch:
     ends = Offsets({each.at: each.end for each in ranges})
     return Epoch("p", number, "run", tuple(ranges), ends, {"t": "first"}, None, None)
+
+
+class Log:
+    """A coordinator log in memory."""
+
+    def __init__(self) -> None:
+        self.entries: list[Sequence[Row]] = []
+        self.appended: datetime | None = None
+
+    def read(self) -> LogHeld:
+        rows = [row for entry in self.entries for row in entry]
+        decided = next((row for row in reversed(rows) if row.state is State.DECIDED), None)
+        return LogHeld(len(self.entries), rows[-1] if rows else None, decided)
+
+    def done(self, epoch: int) -> Row | None:
+        rows = [row for entry in self.entries for row in entry]
+        return next((row for row in rows if (row.state, row.epoch.number) == (State.DONE, epoch)), None)
+
+    def since(self) -> datetime | None:
+        return self.appended
+
+    def append(self, number: int, rows: Sequence[Row]) -> None:
+        if number != len(self.entries) + 1:
+            raise Fenced("", owner="", epoch=0)
+        self.entries.append(rows)

@@ -136,7 +136,7 @@ class S3Objects:
         before = epoch.position() if done else epoch.expected
         expires = self._bucket.expires(self._layout.manifests)
         if before is None or not expires or not (done or self._has_prepared(epoch.attempt)):
-            raise self._forgotten(epoch, expires, done=done)
+            raise self._forgotten(epoch, expires)
         now = datetime.now(timezone.utc)
         self._manifests.put(
             Manifest(self._pipeline, before.epoch, before.owner, 0, before.offsets, [], "", now, after=before.epoch)
@@ -146,21 +146,19 @@ class S3Objects:
     def _has_prepared(self, attempt: int) -> bool:
         return any(self._layout.attempt_of_receipt(key) == attempt for key in self._bucket.keys(self._layout.prepared))
 
-    def _forgotten(self, epoch: Epoch, expires: bool | None, *, done: bool) -> PositionMismatch:
-        folder = self.url(self._layout.manifests)
+    def _forgotten(self, epoch: Epoch, expires: bool | None) -> PositionMismatch:
+        hint = "Restore the newest manifest, as from an earlier version of the object. Or write to new, empty places."
         if expires is None:
             why = "Whether a rule of the bucket removes them isn't known"
-            hint = "If one does, allow the pipeline s3:GetLifecycleConfiguration for the bucket, and it goes on. Or"
+            hint = f"If one does, allow the pipeline s3:GetLifecycleConfiguration, and it goes on. If none does: {hint}"
         elif not expires:
-            why, hint = "No rule of the bucket removes them: something else has, or this is another store", "So"
+            why = "No rule of the bucket removes them: something else has, or this is another store"
         else:
-            why, hint = f"Nothing tells whether epoch {epoch.number} was committed before they were removed", "So"
-        last = f"epoch {epoch.number}" if done or epoch.expected is None else f"epoch {epoch.expected.epoch} or later"
+            why = f"Nothing tells whether epoch {epoch.number} was committed before they were removed"
         return PositionMismatch(
-            f"All manifests of pipeline {self._pipeline!r} up to {last} are gone from {folder}, and with them its "
-            f"position. {why}. Nothing was written.",
-            hint=f"{hint} restore the newest manifest, as from an earlier version of the object. If none can be had, "
-            "write to new, empty places.",
+            f"All manifests of pipeline {self._pipeline!r} are gone from {self.url(self._layout.manifests)}, and with "
+            f"them its position. The coordinator log has epoch {epoch.number}. {why}. Nothing was written.",
+            hint=hint,
         )
 
     def prepare(self, epoch: Epoch, rows: DataFrame) -> Prepared:

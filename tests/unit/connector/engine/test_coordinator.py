@@ -8,41 +8,18 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from fakes import Group, Topic
+from fakes import Group, Log, Topic
 
 from connector.delivery.ports import Work
 from connector.delivery.retries import Patience
 from connector.delivery.transactional import deliver
 from connector.engine.coordinator import Coordinator
-from connector.protocol.decided import LogHeld, Row, State
+from connector.protocol.decided import Row, State
 from connector.protocol.steps import Event, Step
 from connector.telemetry.run_report import RunReport
 from sinks.contract import Epoch, Position, Prepared
-from sinks.errors import Fenced, PositionMismatch, StoreUnreachable
+from sinks.errors import PositionMismatch, StoreUnreachable
 from sinks.memory import MemoryPlace, MemoryTwoPhase
-
-
-class Log:
-    def __init__(self) -> None:
-        self.entries: list[Sequence[Row]] = []
-        self.appended: datetime | None = None
-
-    def read(self) -> LogHeld:
-        rows = [row for entry in self.entries for row in entry]
-        decided = next((row for row in reversed(rows) if row.state is State.DECIDED), None)
-        return LogHeld(len(self.entries), rows[-1] if rows else None, decided)
-
-    def done(self, epoch: int) -> Row | None:
-        rows = [row for entry in self.entries for row in entry]
-        return next((row for row in rows if (row.state, row.epoch.number) == (State.DONE, epoch)), None)
-
-    def since(self) -> datetime | None:
-        return self.appended
-
-    def append(self, number: int, rows: Sequence[Row]) -> None:
-        if number != len(self.entries) + 1:
-            raise Fenced("", owner="", epoch=0)
-        self.entries.append(rows)
 
 
 class AwayOnce(MemoryTwoPhase):
