@@ -104,8 +104,8 @@ class Pipeline:
         if config is not None and options:
             raise TypeError(f"Give either a configuration or options, not both: {', '.join(options)}.")
         self.config = config or parse(written(options), origin=f"pipeline {options.get('name')!r}")
-        self._debug = debug
-        self._spark = spark
+        self.debug = debug
+        self.spark = spark
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = (), *, debug: bool = False) -> Pipeline:
@@ -223,7 +223,7 @@ class Pipeline:
         If you put their paths into the pipeline file, the next run goes on there. After a crash, call it again: it goes
         on from where they stand. Raises LakelockError.
         """
-        anew = Pipeline(into_new_tables(self.config, into, since), debug=self._debug, spark=self._spark)
+        anew = Pipeline(into_new_tables(self.config, into, since), debug=self.debug, spark=self.spark)
         return anew._run(stop or threading.Event(), observers, until=until, publish=False)
 
     def _run(
@@ -280,7 +280,7 @@ class Pipeline:
         ``name``: the view's; by default the table's with ``_live`` behind it. ``create``: make the view in the catalog
         of the session. Raises ConfigurationError.
         """
-        return view_of(self.config, self._spark, name, create=create, debug=self._debug)
+        return view_of(self.config, self.spark, name, create=create, debug=self.debug)
 
     def retry_dead_letters(self, *, observers: Sequence[Observer] = ()) -> Retried:
         """Send the open dead letters through the pipeline again, as its file is now.
@@ -356,14 +356,14 @@ class Pipeline:
         """
         from connector.audit.whole import verify  # a run needn't wait for its import
 
-        return verify(self.config, version, say=say, debug=self._debug)
+        return verify(self.config, version, say=say, debug=self.debug, spark=self.spark)
 
     def maintain(self, *, dry_run: bool = False) -> Maintained:
         """Compact small files of the tables, and remove unused ones. A run may go on meanwhile.
 
         ``dry_run``: only say what would be done. Raises LakelockError.
         """
-        return maintain(self.config, dry_run=dry_run, debug=self._debug, spark=self._spark)
+        return maintain(self.config, dry_run=dry_run, debug=self.debug, spark=self.spark)
 
     def snapshot(self, epoch: int | None = None) -> Snapshot:
         """How to read all sinks as of one epoch; by default the last one that all of them hold.
@@ -371,7 +371,7 @@ class Pipeline:
         ``snapshot[place]`` is a DataFrame if a Spark session is active. Otherwise the snapshot tells the SQL and the
         objects only. Raises ConfigurationError if there is no such epoch.
         """
-        return snapshot_here(self.config, self._spark, epoch, debug=self._debug)
+        return snapshot_here(self.config, self.spark, epoch, debug=self.debug)
 
     def dead_letters(self) -> LetterGroups:
         """The records that were set aside, grouped by what is wrong with them.
@@ -384,12 +384,12 @@ class Pipeline:
 
     def _session(self, what: str, *, short: bool = False) -> AbstractContextManager[SparkSession]:
         name = f"{what} {self.config.name}"
-        return given_or_new(self._spark, self.config, name, debug=self._debug, short=short)
+        return given_or_new(self.spark, self.config, name, debug=self.debug, short=short)
 
     def _looking_at_bad_records(self) -> AbstractContextManager[Assembly]:
         """As if bad records were set aside, so that all of them are seen."""
         config = self.config.model_copy(update={"on_bad_record": "dead_letter"})
-        return assembled(config, debug=self._debug, short=True, spark=self._spark)
+        return assembled(config, debug=self.debug, short=True, spark=self.spark)
 
     def _assembled(self, *, short: bool | None = None, **more: Any) -> AbstractContextManager[Assembly]:
-        return assembled(self.config, debug=self._debug, short=short, spark=self._spark, **more)
+        return assembled(self.config, debug=self.debug, short=short, spark=self.spark, **more)

@@ -85,20 +85,23 @@ def audit(
     upto: Logged | None = None,
     say: Callable[[str], None] = log.info,
     debug: bool = False,
+    given: SparkSession | None = None,
 ) -> Audit:
     """Compare the table of a pipeline, at ``version`` or the newest, with the records in Kafka. Changes nothing.
 
-    Uses the Spark session that is active, or one of its own. ``upto``: what the coordinator log says of
-    the table. ``say`` is told what is being done. Faults are in the result, not raised. Raises LakelockError where
-    nothing could be compared: TopicMissing, TopicRecreated, BrokerUnreachable, OffsetsLost (retention overtook the
-    audit), NotADeltaTable, SchemaMismatch, ConfigurationError (no table or no such version), UnsupportedFormat.
+    Uses the Spark session that is ``given``, or the active one, or one of its own. ``upto``: what the coordinator log
+    says of the table. ``say`` is told what is being done. Faults are in the result, not raised. Raises LakelockError
+    where nothing could be compared: TopicMissing, TopicRecreated, BrokerUnreachable, OffsetsLost (retention overtook
+    the audit), NotADeltaTable, SchemaMismatch, ConfigurationError (no table or no such version), UnsupportedFormat.
     """
     topics = Topics(config.source)
     try:
         # A missing broker or topic shows here, long before Spark has started.
         topics.held(config.source.topics)
         committed = _committed(topics, config)
-        with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
+        with session(
+            config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug, given=given
+        ) as spark:
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
             as_then = _as_then(config, spark, table)
             known, untold = _forms(_with_schema(config, table), table, version)

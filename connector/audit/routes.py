@@ -88,13 +88,16 @@ def audit_sinks(
     tables: Iterable[int],
     *,
     debug: bool = False,
+    given: SparkSession | None = None,
 ) -> list[Audit]:
     """Audit the tables of a pipeline of several sinks. ``audit``: as below; None: up to where the table says.
 
     ``tables``: their indexes in ``sinks``. A table that the log doesn't know, as it is still catching up, claims what
-    it says itself, and isn't exact before it is as far as the others. Raises what ``audit`` raises.
+    it says itself, and isn't exact before it is as far as the others. ``given``: the session of the log. Raises what
+    ``audit`` raises.
     """
-    with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
+    name = f"verify {config.name}"
+    with session(config.spark_options, name=name, s3=config.on_s3, debug=debug, given=given) as spark:
         before = _log(config, spark)
         done = before.done
 
@@ -133,20 +136,23 @@ def audit_routes(
     *,
     say: Callable[[str], None] = log.info,
     debug: bool = False,
+    given: SparkSession | None = None,
 ) -> list[Audit]:
     """Audit every table of a route. ``audit``: audits one of them, up to these offsets at least.
+    ``given``: the session of the log.
 
     If records name tables that aren't there, or if there is no table, one more audit counts them as lost. Raises what
     ``audit`` raises, and ConfigurationError if no epoch is known.
     """
-    with session(config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug) as spark:
+    name = f"verify {config.name}"
+    with session(config.spark_options, name=name, s3=config.on_s3, debug=debug, given=given) as spark:
         before = _log(config, spark)
         done = before.done
         if done is None:
             raise _knows_no_epoch(config)
         assert config.route is not None
         misnamed = config.route.misnamed(done.tables, done.tables)
-        found = [_noted(audit(config.routed(name), done.of(name)), misnamed.get(name)) for name in done.tables]
+        found = [_noted(audit(config.routed(table), done.of(table)), misnamed.get(table)) for table in done.tables]
         found = before.doubted(_log(config, spark), found)
         missing = _without_table(config, spark, done, say)
     return [*found, missing] if missing is not None else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from connector.audit import Audit, audit
 from connector.audit.claim import Logged
@@ -14,6 +14,9 @@ from connector.audit.verdict import Verdict
 from connector.config import DeltaPlace, PipelineConfig
 from connector.display import Line, Page, Shown
 from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("lakelock.audit")
 _WORST_FIRST = (Verdict.NOT_EXACT, Verdict.UNKNOWN, Verdict.EXACT)
@@ -58,15 +61,17 @@ def verify(
     *,
     say: Callable[[str], None] = log.info,
     debug: bool = False,
+    spark: SparkSession | None = None,
 ) -> Verification:
     """Audit every table of a pipeline. Changes nothing. ``version``: that of the only table; None: the newest.
 
-    ``say`` is told what is being done. Raises what ``audit`` raises, and ConfigurationError if there is no table, or
-    several and a version.
+    ``say`` is told what is being done. ``spark``: the session whose settings and catalogs count; None: the active one,
+    or one of its own. Raises what ``audit`` raises, and ConfigurationError if there is no table, or several and a
+    version.
     """
 
     def one(alone: PipelineConfig, upto: Logged | None = None) -> Audit:
-        return audit(alone, version, upto=upto, say=say, debug=debug)
+        return audit(alone, version, upto=upto, say=say, debug=debug, given=spark)
 
     tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
     if version is not None and (len(tables) > 1 or config.route is not None):
@@ -74,9 +79,9 @@ def verify(
     if not tables:
         raise ConfigurationError("The auditor compares Delta tables with Kafka; this pipeline has none.")
     if config.route is not None:
-        audits = audit_routes(config, one, say=say, debug=debug)
+        audits = audit_routes(config, one, say=say, debug=debug, given=spark)
     elif config.two_phase and version is None:
-        audits = audit_sinks(config, one, tables, debug=debug)
+        audits = audit_sinks(config, one, tables, debug=debug, given=spark)
     else:
         audits = [one(config.alone(index)) for index in tables]
     return Verification(audits, [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)])

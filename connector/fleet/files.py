@@ -47,6 +47,8 @@ class PipelineFile:
     """The file with ``tables`` that it was made from. Another topic may appear there at any time."""
     intended: PipelineConfig | None = None
     """Beside some errors: the ``config`` that it would have without. If Kafka hasn't told the topics: like theirs."""
+    spark: SparkSession | None = None
+    """The session that the pipeline was given in Python; None: it works in that of all."""
 
     @property
     def name(self) -> str:
@@ -244,7 +246,9 @@ def _different(setting: str, values: Mapping[str, Sequence[PipelineFile]]) -> st
 
 
 def _for_session(file: PipelineFile) -> PipelineConfig | None:
-    """What the session is made for. The session of a run is also that of topics which appear later."""
+    """What the session of all is made for; None: not for this one. It is also that of topics which appear later."""
+    if file.spark is not None:
+        return None
     return file.intended if file.awaits_topics else file.config
 
 
@@ -257,5 +261,6 @@ def one_session(files: Sequence[PipelineFile], *, name: str, debug: bool, short:
     configs = [config for file in files if (config := _for_session(file)) is not None]
     options = {name: value for config in reversed(configs) for name, value in config.spark_options.items()}
     on_s3 = any(config.on_s3 for config in configs)
-    with session(options, name=name, s3=on_s3, debug=debug, short=lambda: short) as spark:
+    given = None if configs else next((file.spark for file in files if file.spark is not None), None)
+    with session(options, name=name, s3=on_s3, debug=debug, short=lambda: short, given=given) as spark:
         yield spark

@@ -83,17 +83,18 @@ def run_all(
 ) -> list[RunReport]:
     """Run several pipelines in this process, with one Spark session, and return how each ended.
 
-    ``pipelines``: pipelines, files, or folders with files. ``at_once``: how many work at the same time; by default one
-    for each core of this machine. ``max_epochs``: each ends after so many epochs. ``stop`` ends all of them after their
-    running epoch. ``observers`` hear every step of every pipeline, from several threads: ``event.epoch.pipeline`` tells
-    which it is.
+    ``pipelines``: pipelines, files, or folders with files. A pipeline that has a session of its own works with that.
+    ``at_once``: how many work at the same time; by default one for each core of this machine. ``max_epochs``: each ends
+    after so many epochs. ``stop`` ends all of them after their running epoch. ``observers`` hear every step of every
+    pipeline, from several threads: ``event.epoch.pipeline`` tells which it is.
 
     A pipeline that fails stops none of the others. Raises PipelinesFailed at the end if any of them didn't end well;
     its ``reports`` say how each ended. Raises ConfigurationError if there is no pipeline at all.
     """
     files: list[PipelineFile] = []
     for each in pipelines:
-        files += [PipelineFile(each.config.name, each.config)] if isinstance(each, Pipeline) else _files(each)
+        files += [_in_python(each)] if isinstance(each, Pipeline) else _files(each)
+    debug = debug or any(each.debug for each in pipelines if isinstance(each, Pipeline))
     if not files:
         raise ConfigurationError("There is no pipeline to run.", hint="Give pipelines, pipeline files, or a folder.")
 
@@ -104,6 +105,10 @@ def run_all(
     if exit_code(reports):
         raise PipelinesFailed(reports)
     return reports
+
+
+def _in_python(pipeline: Pipeline) -> PipelineFile:
+    return PipelineFile(pipeline.config.name, pipeline.config, spark=pipeline.spark)
 
 
 def _files(place: str | Path) -> list[PipelineFile]:
@@ -245,7 +250,8 @@ class Fleet:
 
     def _started(self, number: int, file: PipelineFile, spark: SparkSession) -> threading.Thread:
         # A second signal ends the process, whatever the threads do.
-        thread = threading.Thread(target=self._keep, args=(number, file, spark), name=file.name, daemon=True)
+        own = spark if file.spark is None else file.spark
+        thread = threading.Thread(target=self._keep, args=(number, file, own), name=file.name, daemon=True)
         thread.start()
         return thread
 

@@ -83,19 +83,20 @@ def session(
     s3: bool = False,
     debug: bool = False,
     short: Callable[[], bool] = lambda: False,
+    given: SparkSession | None = None,
 ) -> Iterator[SparkSession]:
     """A session for one run, separated from the statements of others.
 
     If a session is active (Databricks, EMR, a notebook), its cluster is used as it is: ``options`` don't apply, and it
     stays open. Otherwise a session is created from ``options`` and stopped at the end. Under spark-submit, submitted
     settings win over ``options``. ``s3`` says whether it needs s3a:// paths. ``short`` says whether there is little to
-    do, and is called only where that matters.
+    do, and is called only where that matters. ``given``: a session that the caller has, instead of the active one.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     try:
-        active = SparkSession.active()
+        active = given if given is not None else SparkSession.active()
     except PySparkRuntimeError:
         pass
     else:

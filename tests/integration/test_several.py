@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import Lake, Topic, wait_until
+from conftest import Lake, Topic, own_session, wait_until
 from typer.testing import CliRunner, Result
 
 from connector import Pipeline, PipelinesFailed, run_all
 from connector.cli.app import app
+from connector.config import parse
 from connector.config.table_per_topic import safe
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
@@ -54,6 +55,26 @@ def test_one_that_fails_stops_no_other(lake: Lake, made: Callable[..., dict[str,
     assert "1 of 3 pipelines didn't end well:\n  - bad: refused. value.schema doesn't fit" in str(caught.value)
     assert lake.rows("good") == lake.rows("u") == TEN
     assert not lake.path("bad").exists()
+
+
+@pytest.mark.breadth
+def test_the_session_that_a_pipeline_was_given_says_where_its_tables_are(
+    lake: Lake, made: Callable[..., dict[str, Any]]
+) -> None:
+    assert lake.spark is not None
+    prod, table = (f"{what}_{uuid.uuid4().hex[:8]}" for what in ("prod", "orders"))
+    lake.spark.sql(f"CREATE DATABASE {prod}")
+    there = own_session(lake.spark)
+    there.sql(f"USE {prod}")
+    config = parse({**made("orders"), "sinks": [{"type": "delta_append", "table": table}]})
+    given, active = Pipeline(config, spark=there), Pipeline(config)
+    active.run()
+    (report,) = run_all([given])
+    assert report.rows == 10
+    assert there.table(f"{prod}.{table}").count() == 10
+    there.sql(f"DELETE FROM {table} WHERE n = 3")
+    assert active.verify().ok
+    assert [found.totals["lost"] for found in given.verify().tables] == [1]
 
 
 @pytest.mark.breadth

@@ -1,6 +1,8 @@
 """The pipeline files of a folder, and those that can't share a process."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import yaml
@@ -8,6 +10,9 @@ import yaml
 from connector.fleet.files import pipeline_files, read, without_clashes
 from connector.source.topics import KafkaSource
 from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, TopicMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def written(folder: Path, called: str, **changes: object) -> Path:
@@ -248,6 +253,14 @@ def test_a_setting_of_one_file_never_changes_what_another_one_stores(
     assert [file.fault is not None for file in found] == [clashes] * 2
     if clashes:
         assert f"give spark.'{setting}' different values: {value} and " in str(found[1].fault)
+
+
+def test_settings_do_not_count_beside_a_session_that_was_given(tmp_path: Path) -> None:
+    written(tmp_path, "a", spark={"spark.sql.session.timeZone": "Europe/Berlin"})
+    written(tmp_path, "b")
+    a, b = read(pipeline_files([tmp_path]))
+    theirs = cast("SparkSession", object())
+    assert [file.fault for file in without_clashes([replace(a, spark=theirs), b])] == [None, None]
 
 
 @pytest.mark.parametrize(
