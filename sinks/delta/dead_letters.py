@@ -27,6 +27,7 @@ from sinks.delta.with_records import with_records
 from sinks.offsets import OffsetRange, Offsets
 from sinks.recreated import MARK as RETIRED
 from sinks.spark.sql import literal
+from sinks.spark.types import no_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,13 +41,12 @@ IDENTITY = ("sink", "reason", *_WINDOW, *_RECORD)
 """Columns that identify an open letter among those of its pipeline."""
 _RETRIES = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP"}
 _ADDED = {**_RETRIES, "_table": "STRING"}
-_KINDS = {
+COLUMNS = {
     "pipeline": "STRING", "sink": "STRING", "epoch": "BIGINT", "reason": "STRING", "detail": "STRING",
     "key": "BINARY", "value": "BINARY", "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
     "window_start": "TIMESTAMP", "window_end": "TIMESTAMP", "_topic": "STRING", "_partition": "INT",
     "_offset": "BIGINT", "_timestamp": "TIMESTAMP", "_noted_at": "TIMESTAMP", **_ADDED,
 }  # fmt: skip
-COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _KINDS.items())
 """``sink``: the sink that doesn't take the record; NULL if no sink can. ``epoch``: the epoch that read the record; 0: a
 batch of a consumer group did. ``window_start``, ``window_end``: the window of a late record; NULL for session windows.
 ``_noted_at``: when the letter was written. ``_retry``: id of the run that retries, or has retried, the record.
@@ -293,10 +293,9 @@ class DeadLetters:
         if self._ready:
             return
         if not self.exists():
-            self.table.create(self.table.spark.createDataFrame([], COLUMNS).schema, self._layout)
+            self.table.create(no_rows(self.table.spark, COLUMNS).schema, self._layout)
         if not set(_ADDED) <= set(self.table.schema.names):
-            added = ", ".join(f"{name} {kind}" for name, kind in _ADDED.items())
-            self.table.add_columns(self.table.spark.createDataFrame([], added).schema.fields)
+            self.table.add_columns(no_rows(self.table.spark, _ADDED).schema.fields)
         self._ready = True
 
 
@@ -326,8 +325,8 @@ def adding_sql(target: str, own: Sequence[str]) -> str:
             "    _table = CASE WHEN t._retried_epoch IS NULL THEN t._table ELSE s._table END",
             "WHEN NOT MATCHED",
             # By name: a process of a later version may give the table a column that this one doesn't write.
-            f"  THEN INSERT ({', '.join(_KINDS)})",
-            f"  VALUES ({', '.join(f's.{name}' for name in _KINDS)})",
+            f"  THEN INSERT ({', '.join(COLUMNS)})",
+            f"  VALUES ({', '.join(f's.{name}' for name in COLUMNS)})",
         ]
     )
 

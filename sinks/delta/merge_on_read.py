@@ -47,6 +47,7 @@ from sinks.delta.standing import Standing
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, TableReplaced
 from sinks.spark.row_errors import problem
+from sinks.spark.types import no_rows, sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -366,7 +367,8 @@ class MergeOnRead:
         return replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
 
     def _nothing(self) -> DataFrame:
-        return self._now.reduce.of(self._spark.createDataFrame([], self._now.columns()))
+        columns = {column.name: sql_type(column.dataType) for column in self._now.columns()}
+        return self._now.reduce.of(no_rows(self._spark, columns))
 
     def _forget(self, log: Position) -> None:
         """Delete the changes that were folded longer ago than a reader takes, as far as the log knows it.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
 _SPECIAL = re.compile(r"[ ,;{}()\n\t=]")
@@ -36,6 +38,15 @@ def sql_type(data_type: DataType) -> str:
         return f"MAP<{sql_type(data_type.keyType)}, {sql_type(data_type.valueType)}>"
 
     return data_type.simpleString()
+
+
+def no_rows(spark: SparkSession, columns: Mapping[str, str]) -> DataFrame:
+    """An empty DataFrame. ``columns``: their types, as SQL, by name.
+
+    ``createDataFrame`` would make this session the active one: the user's next statement, or the next pipeline, would
+    run in Lakelock's session.
+    """
+    return spark.range(0).selectExpr(*(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in columns.items()))
 
 
 def names(data_type: DataType) -> list[str]:

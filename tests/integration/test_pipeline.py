@@ -163,6 +163,20 @@ def test_the_users_session_stays_the_active_one(delivery: str, lake: Lake, topic
     assert SparkSession.active() is lake.spark
 
 
+@pytest.mark.breadth
+def test_the_users_session_stays_the_active_one_whatever_a_run_makes(lake: Lake, topic: Topic) -> None:
+    on_read = {"merge": "on_read"}
+    bad = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("bad"))}}
+    topic.send_rows(some(0, 3))
+    topic.send(("k", b"no JSON"))
+    lake.pipeline("upsert", sink=on_read, **bad).run()
+    assert SparkSession.active() is lake.spark, "a table of dead letters is made"
+    topic.send_rows(some(3, 3))
+    lake.pipeline("upsert", **bad).run()
+    assert SparkSession.active() is lake.spark, "a change log is folded, and emptied"
+    assert lake.rows("upsert") == latest(some(0, 6))
+
+
 def test_start_at_latest_reads_what_comes_after_the_first_run(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10))
     pipeline = lake.pipeline(source={"start": "latest"})

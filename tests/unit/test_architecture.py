@@ -168,6 +168,14 @@ def test_no_internal_api_of_spark_is_used() -> None:
             assert name not in {"_jvm", "_jsparkSession", "_jdf", "rdd", "sparkContext", "toPandas"}, file
 
 
+def test_no_session_of_lakelocks_is_made_the_active_one() -> None:
+    """``createDataFrame`` does so. The module that may call it puts the active one back."""
+    for file in [*files("connector"), *files("sinks")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if file != ROOT / "connector/spark/compat.py":
+                assert getattr(node, "attr", "") != "createDataFrame", file
+
+
 def test_no_line_runs_a_shell() -> None:
     for file in [*files(), *files("tests")]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -13,7 +13,7 @@ from spark_in_sqlite import database
 from sinks.delta.dead_letters import COLUMNS, DeadLetters, adding_sql
 from sinks.offsets import Offsets, TopicPartition
 
-NAMES = [re.split(" ", part)[0] for part in COLUMNS.replace("key: STRING, value", "").split(", ")]
+NAMES = list(COLUMNS)
 PASSED = Offsets({TopicPartition("t", 0): 100})
 Letter = tuple[int, str | None, int, int | None]
 
@@ -164,14 +164,14 @@ def test_columns_of_letters_of_an_earlier_version_are_added_by_two_processes_at_
     """Each letter is then written by the names of its columns: a column of a later version stays NULL."""
     asked: list[list[str]] = []
     there = [*NAMES[:-4], "of a later version"]
-    spark = SimpleNamespace(
-        createDataFrame=lambda _, names: SimpleNamespace(schema=SimpleNamespace(fields=names.split(", ")))
-    )
+    frame = SimpleNamespace(selectExpr=lambda *columns: SimpleNamespace(schema=SimpleNamespace(fields=list(columns))))
+    spark = SimpleNamespace(range=lambda _: frame)
     table: Any = SimpleNamespace(
         exists=lambda: True, spark=spark, schema=SimpleNamespace(names=there), add_columns=asked.append
     )
     letters = DeadLetters(table, pipeline="p")
     letters._make_ready()
     letters._make_ready()
-    added = ["_retry STRING", "_retried_epoch BIGINT", "_retried_at TIMESTAMP", "_table STRING"]
+    kinds = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP", "_table": "STRING"}
+    added = [f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in kinds.items()]
     assert asked == [added], "add_columns lets another process be sooner"
