@@ -55,7 +55,7 @@ from connector.audit.topics import Topics
 from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, show
 from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.config.unavailable import keeps_by
-from connector.spark.session import session
+from connector.spark.in_use import shared_session
 from sinks.errors import BrokerUnreachable, ConfigurationError, NotAuthorized, OffsetsLost
 from sinks.kafka import reader_refused
 from sinks.plurals import plural
@@ -99,7 +99,7 @@ def audit(
         # A missing broker or topic shows here, long before Spark has started.
         topics.held(config.source.topics)
         committed = _committed(topics, config)
-        with session(
+        with shared_session(
             config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug, given=given
         ) as spark:
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)

@@ -29,7 +29,7 @@ from connector.audit.verdict import FAULTS, Audit, partitions
 from connector.config import OTHER, PipelineConfig
 from connector.config.own_schema import SCHEMA_NAME
 from connector.config.truncates import kept_truncates
-from connector.spark.session import session
+from connector.spark.in_use import shared_session
 from sinks.errors import ConfigurationError, NotADeltaTable
 from sinks.plurals import first_of, plural
 from sinks.spark.sql import literal
@@ -97,7 +97,7 @@ def audit_sinks(
     ``audit`` raises.
     """
     name = f"verify {config.name}"
-    with session(config.spark_options, name=name, s3=config.on_s3, debug=debug, given=given) as spark:
+    with shared_session(config.spark_options, name=name, s3=config.on_s3, debug=debug, given=given) as spark:
         before = _log(config, spark)
         done = before.done
 
@@ -145,7 +145,7 @@ def audit_routes(
     ``audit`` raises, and ConfigurationError if no epoch is known.
     """
     name = f"verify {config.name}"
-    with session(config.spark_options, name=name, s3=config.on_s3, debug=debug, given=given) as spark:
+    with shared_session(config.spark_options, name=name, s3=config.on_s3, debug=debug, given=given) as spark:
         before = _log(config, spark)
         done = before.done
         if done is None:

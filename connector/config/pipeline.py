@@ -116,7 +116,8 @@ class PipelineConfig(Options):
     lineage: StrictBool = False
     """Send OpenLineage events of every run to ``OPENLINEAGE_URL``. Needs ``lakelock[telemetry]``."""
     spark: Mapping[str, OptionText] = Field(default_factory=dict)
-    """Settings for the Spark session that Lakelock starts: docs/spark.md. Ignored where a session is active already."""
+    """Settings for the Spark session that Lakelock starts: docs/spark.md. Ignored where a session of
+    yours is active already."""
 
     _part_of: PartOf | None = PrivateAttr(None)
     _whole: PipelineConfig | None = PrivateAttr(None)

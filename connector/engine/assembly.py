@@ -44,8 +44,9 @@ from connector.source.reader import Reader
 from connector.source.records import no_records
 from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
+from connector.spark.in_use import shared_session
 from connector.spark.row_settings import ALWAYS, row_settings
-from connector.spark.session import isolated, session
+from connector.spark.session import isolated
 from connector.spark.tuning import TUNING, for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError
@@ -347,7 +348,7 @@ def assembled(
         with ExitStack() as stack:
             if spark is None:
                 stage("starting Spark")
-                own = session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
+                own = shared_session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
                 spark = stack.enter_context(own)
             config = with_schema(config, spark, source, held)
             if reads and spark.conf.get(TUNING, "false") == "true" and worthwhile(config) and not brief():

@@ -14,8 +14,8 @@ from connector.config.apart import nested, tables_of
 from connector.config.masked import hidden_login, names_secret
 from connector.config.places import spot
 from connector.source.topics import KafkaSource
-from connector.spark.row_settings import OF_ROWS
-from connector.spark.session import SAFE, session
+from connector.spark.in_use import shared_session
+from connector.spark.session import wanted
 from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, TopicMissing
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def without_clashes(files: Sequence[PipelineFile]) -> list[PipelineFile]:
     options = [(file, config.spark_options) for file in files if (config := _for_session(file)) is not None]
     for setting in {setting for _, given in options for setting in given}:
         for file, given in options:
-            value = given.get(setting, SAFE.get(setting, "none") if setting.startswith(OF_ROWS) else None)
+            value = wanted(setting, given)
             if value is not None:
                 settings.setdefault(setting, {}).setdefault(value, []).append(file)
     clashing = [
@@ -262,5 +262,5 @@ def one_session(files: Sequence[PipelineFile], *, name: str, debug: bool, short:
     options = {name: value for config in reversed(configs) for name, value in config.spark_options.items()}
     on_s3 = any(config.on_s3 for config in configs)
     given = None if configs else next((file.spark for file in files if file.spark is not None), None)
-    with session(options, name=name, s3=on_s3, debug=debug, short=lambda: short, given=given) as spark:
+    with shared_session(options, name=name, s3=on_s3, debug=debug, short=lambda: short, given=given) as spark:
         yield spark

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from connector.config import PipelineConfig
-from connector.spark.session import session
+from connector.spark.in_use import shared_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,5 +22,5 @@ def given_or_new(
         yield given
         return
     options, s3 = config.spark_options, config.on_s3
-    with session(options, name=name, s3=s3, debug=debug, short=lambda: short) as spark:
+    with shared_session(options, name=name, s3=s3, debug=debug, short=lambda: short) as spark:
         yield spark

@@ -21,7 +21,8 @@ from connector.engine.coordinator_log import Log
 from connector.engine.decoders import decoders
 from connector.engine.outputs import s3_objects
 from connector.source.records import no_records
-from connector.spark.session import isolated, session
+from connector.spark.in_use import shared_session
+from connector.spark.session import isolated
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.table import DeltaTable
@@ -176,7 +177,7 @@ def snapshot_here(
     active = spark if spark is not None else SparkSession.getActiveSession()
     if active is not None:
         return snapshot_of(config, active, epoch)
-    with session(config.spark_options, name=f"snapshot {config.name}", s3=config.on_s3, debug=debug) as own:
+    with shared_session(config.spark_options, name=f"snapshot {config.name}", s3=config.on_s3, debug=debug) as own:
         found = snapshot_of(config, own, epoch)
         return replace(found, opened=dict.fromkeys(found, _no_session))
 

@@ -19,6 +19,7 @@ from connector.spark.compat import is_connect, needed_by_connect
 from connector.spark.jars import archive
 from connector.spark.jars.built_for import installed
 from connector.spark.properties import start_jvm
+from connector.spark.row_settings import OF_ROWS
 from connector.spark.tuning import TUNING
 from sinks.errors import ConfigurationError
 from sinks.s3.hadoop import LOG_STORES
@@ -92,14 +93,10 @@ def session(
     settings win over ``options``. ``s3`` says whether it needs s3a:// paths. ``short`` says whether there is little to
     do, and is called only where that matters. ``given``: a session that the caller has, instead of the active one.
     """
-    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    try:
-        active = given if given is not None else SparkSession.active()
-    except PySparkRuntimeError:
-        pass
-    else:
+    active = given if given is not None else active_session()
+    if active is not None:
         with isolated(active) as own:
             yield own
         return
@@ -121,6 +118,22 @@ def session(
         yield spark
     finally:
         spark.stop()
+
+
+def active_session() -> SparkSession | None:
+    """The active session. None: there is none."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+
+
+def wanted(setting: str, options: Mapping[str, str]) -> str | None:
+    """The value that these options want a setting to have. None: any, as it isn't given, and changes no row."""
+    return options.get(setting, SAFE.get(setting, "none") if setting.startswith(OF_ROWS) else None)
 
 
 @contextmanager
@@ -160,6 +173,16 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
     own.catalog.setCurrentDatabase(active.catalog.currentDatabase())
     _take_as_written(own)
     yield own
+
+
+def another(started: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A second session beside a classic one, with the ``settings`` that this was started with, whatever it has now."""
+    own = started.newSession()
+    for name, value in settings.items():
+        if own.conf.isModifiable(name) and own.conf.get(name, None) != value:
+            own.conf.set(name, value)
+    _take_as_written(own)
+    return own
 
 
 def _take_as_written(spark: SparkSession) -> None:

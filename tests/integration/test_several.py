@@ -77,6 +77,59 @@ def test_the_session_that_a_pipeline_was_given_says_where_its_tables_are(
     assert [found.totals["lost"] for found in given.verify().tables] == [1]
 
 
+OVERLAPPING = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from lakelock import Pipeline
+from connector.protocol.steps import Step
+
+first, second, elsewhere = map(Pipeline.from_file, sys.argv[1:])
+has_spark, has_begun, is_over = threading.Event(), threading.Event(), threading.Event()
+
+def until_the_second_has_begun(event):
+    if event.step is Step.PLANNED:
+        has_spark.set()
+        assert has_begun.wait(120)
+
+def until_the_first_is_over(event):
+    if event.step is Step.PLANNED:
+        has_begun.set()
+        assert is_over.wait(120)
+
+with ThreadPoolExecutor() as threads:
+    one = threads.submit(first.run, observers=[until_the_second_has_begun])
+    assert has_spark.wait(120)
+    two = threads.submit(second.run, observers=[until_the_first_is_over])
+    assert has_begun.wait(120)
+    try:
+        elsewhere.run()
+    except Exception as error:
+        print(type(error).__name__, error)
+    one.result()
+    is_over.set()
+    two.result()
+"""
+
+
+@pytest.mark.breadth
+def test_the_run_that_started_the_session_leaves_it_to_the_other_one(
+    lake: Lake, made: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """It ends while the other one is in mid-epoch. A third one, with another time zone, is refused."""
+    files = []
+    for name, zone in (("first", {}), ("second", {}), ("elsewhere", {"spark.sql.session.timeZone": "Europe/Berlin"})):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(made(name, kind="upsert", spark={**SHORT_LIVED, **zone})))
+        files.append(file)
+    command = [sys.executable, "-c", OVERLAPPING, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ConfigurationError" in done.stdout
+    assert "timeZone" in done.stdout
+    assert lake.rows("first") == lake.rows("second") == TEN
+    assert not lake.path("elsewhere").exists()
+
+
 @pytest.mark.breadth
 def test_each_has_a_session_of_its_own(lake: Lake, made: Callable[..., dict[str, Any]]) -> None:
     """A MERGE takes its epoch and its offsets from the session's settings: in one session they would mix."""
