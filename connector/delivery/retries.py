@@ -17,8 +17,10 @@ log = logging.getLogger("lakelock.patience")
 _PASSES = re.compile(
     r"ExecutorLostFailure|FetchFailedException|SlowDown|ServiceUnavailable|Status Code: 50[03]"
     r"|java\.net\.(?:ConnectException|SocketException|SocketTimeoutException|UnknownHostException)"
+    r"|Concurrent(?:Append|DeleteRead|DeleteDelete|Write)Exception|DELTA_CONCURRENT_(?:APPEND|DELETE|WRITE)"
 )
-"""In what Spark says of a job that failed: after its own attempts at a task, an executor or a store was still away."""
+"""In what Spark says of a job that failed: after its own attempts at a task, an executor or a store was still away. Or
+after a sink's own attempts at a commit, those of other writers still came first."""
 
 
 @dataclass(frozen=True)

@@ -28,27 +28,28 @@ Result = TypeVar("Result")
 
 
 class Conflicts:
-    """How often to repeat a write that conflicts with another commit: up to six attempts in all, with exponential
-    backoff of at most 5 seconds.
+    """How often to repeat a write that conflicts with another commit: up to six attempts in all by default, with
+    exponential backoff of at most 5 seconds.
 
     Other commits are an OPTIMIZE, another pipeline's, or a person's UPDATE. A conflicting write commits nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, attempts: int = _ATTEMPTS) -> None:
         self._attempts = 0
+        self._most = attempts
 
     def passed(self, error: BaseException) -> bool:
         """Whether to write again after this error. If so, waits first."""
         self._attempts += 1
-        if self._attempts >= _ATTEMPTS or not is_conflict(error):
+        if self._attempts >= self._most or not is_conflict(error):
             return False
-        time.sleep(random.uniform(0, min(0.2 * 2 ** (self._attempts - 1), 5)))
+        time.sleep(random.uniform(0, min(0.2 * 2 ** min(self._attempts - 1, 10), 5)))
         return True
 
 
-def past_conflicts(write: Callable[[], Result]) -> Result:
+def past_conflicts(write: Callable[[], Result], attempts: int = _ATTEMPTS) -> Result:
     """Run ``write``, and return its result. Repeat it after conflicts: see :class:`Conflicts`."""
-    conflicts = Conflicts()
+    conflicts = Conflicts(attempts)
     while True:
         try:
             return write()

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 _SOURCE = "lakelock_dead_letters"
 _WINDOW = ("window_start", "window_end")
 _RECORD = COORDINATES[:3]
+_ATTEMPTS = 100
+"""At a write, which ends after some minutes at the latest. Each conflict means that another pipeline has written its
+letters. Many may share the table, and all of them get on: so the conflicts pass."""
 _AHEAD = "ahead of "
 """What a mark begins with that isn't of a retry, see ``mark_ahead``."""
 IDENTITY = ("sink", "reason", *_WINDOW, *_RECORD)
@@ -285,7 +288,7 @@ class DeadLetters:
     def _run(self, sql: str) -> int:
         """Run a statement, and return the number of rows that it changed."""
         with about_refused_rows(self.table.label):
-            counts = past_conflicts(lambda: self.table.spark.sql(sql).first())
+            counts = past_conflicts(lambda: self.table.spark.sql(sql).first(), _ATTEMPTS)
         return int(counts[0]) if counts else 0
 
     def _make_ready(self) -> None:

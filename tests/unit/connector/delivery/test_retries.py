@@ -80,10 +80,14 @@ def test_who_wants_it_to_stop_does_not_wait() -> None:
         ("Job aborted: Lost task 0.3 in stage 4.0: ExecutorLostFailure (executor 1 exited)", True),
         ("com.amazonaws...: Please reduce your request rate. (Status Code: 503; Error Code: SlowDown)", True),
         ("Caused by: java.net.ConnectException: Connection refused", True),
+        ("io.delta.exceptions.ConcurrentAppendException: Files were added to the root of the table", True),
+        ("[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected.", True),
+        ("[DELTA_CONCURRENT_DELETE_READ] This transaction attempted to read one or more files", True),
+        ("[DELTA_CONCURRENT_TRANSACTION] Another run has committed", False),
         ("[UNRESOLVED_COLUMN] A column with name `x` cannot be resolved", False),
         ("java.lang.OutOfMemoryError: Java heap space", False),
     ],
 )
-def test_what_spark_says_of_executors_and_stores_that_are_away(said: str, does: bool) -> None:
+def test_what_spark_says_of_executors_and_stores_that_are_away_and_of_other_commits(said: str, does: bool) -> None:
     assert passes(RuntimeError(said)) is does
     assert passes(CommitUnknown("said")) is True

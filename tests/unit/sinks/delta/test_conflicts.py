@@ -1,11 +1,18 @@
 """Conflicts with other writers' commits: what is tried again, and what is left for later."""
 
 import logging
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sinks.delta import conflicts
 from sinks.delta.conflicts import done_or_left, is_conflict, past_conflicts
+from sinks.delta.dead_letters import DeadLetters
 from sinks.errors import PositionMismatch
 
 CONFLICTS = [
@@ -63,3 +70,53 @@ def test_any_other_error_gets_out(error: Exception) -> None:
     with pytest.raises(type(error)):
         done_or_left(clean_up, "x")
     assert clean_up.calls == 1
+
+
+class Crowded:
+    """A table whose writes conflict with every commit that lands meanwhile. Its seconds take a millisecond."""
+
+    def __init__(self, sleep: Any = time.sleep) -> None:
+        self.sleep, self.version, self.conflicts, self._commit = sleep, 0, 0, threading.Lock()
+
+    def wait(self, seconds: float) -> None:
+        self.sleep(seconds / 1000)
+
+    def first(self) -> tuple[int]:
+        seen = self.version
+        self.wait(random.uniform(1.5, 2.5))
+        with self._commit:
+            if self.version != seen:
+                self.conflicts += 1
+                raise RuntimeError(CONFLICTS[-1])
+            self.version += 1
+        return (1,)
+
+
+SLEEP = time.sleep
+
+
+def test_pipelines_that_share_a_table_of_letters_do_not_stop_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowded = Crowded(SLEEP)
+    monkeypatch.setattr(conflicts.time, "sleep", crowded.wait)
+    spark = SimpleNamespace(sql=lambda _: crowded)
+    table: Any = SimpleNamespace(sql="t", label="t", spark=spark, schema=SimpleNamespace(names=["_table"]))
+    letters = [DeadLetters(table, pipeline=f"p{number}") for number in range(12)]
+
+    def writes(one: DeadLetters) -> None:
+        for _ in range(5):
+            one._run("MERGE ...")
+
+    with ThreadPoolExecutor(len(letters)) as threads:
+        list(threads.map(writes, letters))
+    assert crowded.version == 60
+    assert crowded.conflicts > 60, "the table was crowded"
+
+
+def test_a_write_of_letters_that_always_conflicts_ends(waited: list[float]) -> None:
+    always = Contested(1000, RuntimeError(CONFLICTS[0]))
+    spark = SimpleNamespace(sql=lambda _: SimpleNamespace(first=always))
+    table: Any = SimpleNamespace(sql="t", label="t", spark=spark)
+    with pytest.raises(RuntimeError, match="Concurrent"):
+        DeadLetters(table, pipeline="p")._run("UPDATE ...")
+    assert max(waited) <= 5
+    assert len(waited) == 99
