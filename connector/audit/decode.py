@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -281,10 +282,12 @@ def _refuse_made(records: DataFrame, sql: str, kept: Sequence[str]) -> None:
 def _result(records: DataFrame, sql: str, kept: Sequence[str]) -> DataFrame:
     from pyspark.errors import PySparkException
 
-    records.createOrReplaceTempView("records")
+    view = f"audited_{uuid.uuid4().hex}"  # no other thread of the session has it, and Connect looks for it later
+    records.createOrReplaceTempView(view)
     head = _select_list(sql)
+    named = f"WITH records AS (SELECT * FROM {view})"
     try:
-        result = records.sparkSession.sql(f"{sql[:head]} struct({', '.join(kept)}) AS `{_AT}`, {sql[head:]}")
+        result = records.sparkSession.sql(f"{named} {sql[:head]} struct({', '.join(kept)}) AS `{_AT}`, {sql[head:]}")
         _ = result.schema  # makes Spark Connect analyse the frame here
     except PySparkException as error:
         said = next(line for line in str(error).splitlines() if line.strip())

@@ -7,6 +7,7 @@ all.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ def transform(records: DataFrame, sql: str | None, carried: tuple[str, ...], *, 
     """The result of ``sql`` over ``records``, followed by the unchanged columns ``carried``. Raises ConfigurationError.
 
     ``view`` is a name that no other sink of the session uses. Spark Connect looks a view up each time that the result
-    is used. With a shared name all sinks would get the rows of the last one.
+    is used. With a shared name all sinks would get the rows of the last one. Each thread has a view of its own.
     """
     if not sql:
         return records
@@ -67,6 +68,9 @@ def _selected(records: DataFrame, sql: str, columns: Sequence[str], view: str) -
     from pyspark.errors import PySparkException
 
     kept = ", ".join(f"{identifier(name)} AS {identifier(_CARRIED + name)}" for name in columns)
+    # Another thread (a rehearsal, a `status`) may do the same in this session, between the two statements. The view
+    # stays: to drop it would take rows that are cached out of the cache, and Connect would no longer find it.
+    view = f"{view}_{threading.get_ident()}"
     records.createOrReplaceTempView(view)
     named = f"WITH {_NAME} AS (SELECT * FROM {identifier(view)})"
     try:

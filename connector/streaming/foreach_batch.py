@@ -7,6 +7,8 @@ write it twice. Here the batch's offsets are committed with its rows, and what t
 from __future__ import annotations
 
 import logging
+import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -43,6 +45,10 @@ log = logging.getLogger("lakelock.pipeline")
 
 _OF = "spark.lakelock.run"
 """Settings in the query's session, one per pipeline: the id of the run that was assembled in it."""
+_TURN = "spark.lakelock.turn"
+"""A setting in the query's session, which names its lock in ``_turns``."""
+_turns: dict[str, threading.Lock] = {}
+_naming = threading.Lock()
 _KAFKAS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
@@ -99,8 +105,9 @@ class _Batches:
                     hint="Start the query in a session without spark.remote, or run the pipeline: `lakelock run FILE`.",
                 )
             # The session is the query's. Whatever else the user does in it keeps the user's settings.
-            with with_settings(rows.sparkSession, AS_WRITTEN):
-                self._of(rows.sparkSession).commit(rows, batch_of(rows.sparkSession, self._checkpoint, number))
+            spark = rows.sparkSession
+            with _turn(spark), with_settings(spark, AS_WRITTEN):
+                self._of(spark).commit(rows, batch_of(spark, self._checkpoint, number))
         except Exception as error:
             if self._notifier is not None:
                 self._notifier.failed(error)
@@ -123,6 +130,15 @@ class _Batches:
             self._query = _Query(self._config, spark, self._observers)
             spark.conf.set(mine, self._query.run)
         return self._query
+
+
+def _turn(spark: SparkSession) -> threading.Lock:
+    """A lock of this session. Two functions that a batch calls at the same time would use each other's settings and
+    views: the one's MERGE would have the other's rows."""
+    with _naming:
+        name = spark.conf.get(_TURN, "") or uuid.uuid4().hex
+        spark.conf.set(_TURN, name)
+        return _turns.setdefault(name, threading.Lock())
 
 
 class _Query:

@@ -9,6 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import yaml
 from conftest import Lake, Topic, wait_until
 from kafka import KafkaProducer
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from streams import Write, source, started
 
 import connector
@@ -196,6 +201,38 @@ def test_a_restore_to_before_a_partition_was_added_leaves_no_gap(lake: Lake, top
         stream(lake, lakes(lake))
     lake.pipeline().run()
     assert lake.rows() == sorted([*numbered(3), *numbered(7), ("x", 10)])
+
+
+@pytest.mark.breadth
+def test_functions_that_a_batch_calls_at_once_take_turns(lake: Lake, topic: Topic) -> None:
+    """They share the query's session: the settings that a MERGE takes its epoch from, and the views that it reads."""
+    topic.send_rows(numbered(20), partition=0)
+    seen: list[str] = []
+
+    def told(name: str) -> Callable[[Event], None]:
+        def see(event: Event) -> None:
+            seen.append(name)
+            time.sleep(0.2)
+
+        return see
+
+    ours = [
+        connector.foreach_batch(
+            lake.options("upsert", name=name, sink={"path": str(lake.path(name))}),
+            checkpoint=checkpoint(lake),
+            observers=[told(name)],
+        )
+        for name in ("one", "two")
+    ]
+
+    def write(rows: DataFrame, number: int) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda each: each(rows, number), ours))
+
+    stream(lake, write)
+    assert len(list(groupby(seen))) == 2, seen
+    for name in ("one", "two"):
+        assert lake.sql("SELECT count(DISTINCT k), max(_offset) FROM {t}", name) == [(7, 19)]
 
 
 @pytest.mark.breadth

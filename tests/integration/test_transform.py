@@ -1,8 +1,12 @@
 """A SELECT between decoding and the table."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from conftest import Lake, Topic
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from connector.audit.decode import transformed
 from connector.audit.records import Records
@@ -66,6 +70,32 @@ def test_what_does_not_work_row_by_row_is_refused(sql: str, said: str, lake: Lak
         lake.pipeline(transform=sql).run()
     assert said in f"{caught.value} {caught.value.hint}"
     assert not lake.path().exists()
+
+
+def test_two_threads_of_a_session_select_from_their_own_records(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an epoch, and a rehearsal or a `status` beside it: each makes its view before the other uses its own."""
+    both, records = threading.Barrier(2, timeout=60), spark.sql(_RECORD)
+    create = type(records).createOrReplaceTempView
+
+    def at_once(rows: DataFrame, name: str) -> None:
+        create(rows, name)
+        both.wait()
+
+    def of_epoch(text: str) -> DataFrame:
+        return transform(records.withColumn("k", F.lit(text)), sql, CARRIED, view="v").select("k")
+
+    def of_auditor(text: str) -> DataFrame:
+        rows = records.withColumn("k", F.lit(text)).selectExpr("*", "CAST(NULL AS STRING) AS _problem")
+        return transformed(Records(rows, records.schema), sql).frame.select("k")
+
+    monkeypatch.setattr(type(records), "createOrReplaceTempView", at_once)
+    sql = "SELECT k FROM records"
+    for select in of_epoch, of_auditor:
+        with ThreadPoolExecutor(2) as pool:
+            found = [frame.collect() for frame in pool.map(select, ("one", "two"))]
+        assert found == [[("one",)], [("two",)]]
 
 
 _RECORD = """
