@@ -46,7 +46,7 @@ from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
 from connector.spark.in_use import shared_session
 from connector.spark.row_settings import ALWAYS, row_settings
-from connector.spark.session import isolated
+from connector.spark.session import isolated, refuse_lossy
 from connector.spark.tuning import TUNING, for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError
@@ -329,10 +329,9 @@ def assembled(
     """Assemble one run of a pipeline, and close its connections at the end of the block.
 
     ``short`` says whether the run has little to do, which decides how its JVM is started; with None the offsets decide.
-    ``reads``: whether it reads what waits in Kafka.
-    ``spark`` is a session that nobody else changes settings of; with None an active session is used, or a new one is
-    started. ``debug`` shows Spark's own log. ``stage`` is told what is done next. ``stopped``: whether the run is
-    to end.
+    ``reads``: whether it reads what waits in Kafka. ``spark`` is a session that nobody else changes settings of; with
+    None an active session is used, or a new one is started. ``debug`` shows Spark's own log. ``stage`` is told what is
+    done next. ``stopped``: whether the run is to end.
 
     Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError (also if the sink was written
     under another name), and what the sinks raise.
@@ -350,6 +349,7 @@ def assembled(
                 stage("starting Spark")
                 own = shared_session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
                 spark = stack.enter_context(own)
+            refuse_lossy(spark)
             config = with_schema(config, spark, source, held)
             if reads and spark.conf.get(TUNING, "false") == "true" and worthwhile(config) and not brief():
                 stack.enter_context(rehearsed(config, spark, held))

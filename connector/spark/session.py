@@ -23,7 +23,7 @@ from connector.spark.row_settings import OF_ROWS
 from connector.spark.tuning import TUNING
 from sinks.errors import ConfigurationError
 from sinks.s3.hadoop import LOG_STORES
-from sinks.spark.settings import AS_WRITTEN
+from sinks.spark.settings import AS_WRITTEN, lossless
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,12 +186,28 @@ def another(started: SparkSession, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _take_as_written(spark: SparkSession) -> None:
-    """Turn variable substitution off, whatever the pipeline file says under ``spark:``."""
+    """Turn off variable substitution, and what loses rows or parts of values, whatever the pipeline file says under
+    ``spark:``."""
     from pyspark.errors import PySparkException
 
     with suppress(PySparkException):  # a serverless cluster refuses the setting; literals don't need it there
         for name, value in AS_WRITTEN.items():
             spark.conf.set(name, value)
+    with suppress(PySparkException):  # nor can anybody turn the others on there
+        for name, value in lossless(spark).items():
+            spark.conf.set(name, value)
+
+
+def refuse_lossy(given: SparkSession) -> None:
+    """Raises ConfigurationError if a session loses rows or parts of values. Lakelock's own don't; the settings of one
+    that the caller has given are the caller's, so nobody else changes them."""
+    for name, instead in lossless(given).items():
+        raise ConfigurationError(
+            f"The session has {name} = {given.conf.get(name)}: Spark would lose rows, or parts of values, and say "
+            "nothing.",
+            hint=f"Set it before: spark.conf.set({name!r}, {instead!r}). Or give the pipeline no session: Lakelock "
+            "then works in one of its own beside yours.",
+        )
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from sinks.errors import ConfigurationError, Fenced, LakelockError, PreparedLost
 from sinks.offsets import OffsetRange
 from sinks.spark.by_partition import by_partition
 from sinks.spark.row_errors import raise_sql
-from sinks.spark.settings import AS_WRITTEN, with_settings
+from sinks.spark.settings import AS_WRITTEN, lossless, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +106,7 @@ class _Batches:
                 )
             # The session is the query's. Whatever else the user does in it keeps the user's settings.
             spark = rows.sparkSession
-            with _turn(spark), with_settings(spark, AS_WRITTEN):
+            with _turn(spark), with_settings(spark, {**AS_WRITTEN, **lossless(spark)}):
                 self._of(spark).commit(rows, batch_of(spark, self._checkpoint, number))
         except Exception as error:
             if self._notifier is not None:

@@ -1,4 +1,4 @@
-"""Temporary settings of a Spark session."""
+"""Settings of a Spark session: those that no work may be done with or without, and temporary ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ if TYPE_CHECKING:
 AS_WRITTEN = {"spark.sql.variable.substitute": "false"}
 """Without it, Spark expands ``${env:NAME}`` and the like in every statement and expression, even in quoted names, and
 such a name can't be escaped in any other way."""
+_LOSSY = {
+    "spark.sql.files.ignoreMissingFiles": ("true", "false"),
+    "spark.sql.files.ignoreCorruptFiles": ("true", "false"),
+    "spark.sql.parquet.outputTimestampType": ("timestamp_millis", "TIMESTAMP_MICROS"),
+}
+"""By setting: a value, in small letters, by which Spark loses something, and the value to take instead. It would leave
+out the rows of a file that it can't read, and nobody counts what isn't there; or a timestamp's microseconds."""
+
+
+def lossless(spark: SparkSession) -> dict[str, str]:
+    """What is to be set in this session so that Spark loses nothing. Empty in most sessions."""
+    return {
+        name: instead
+        for name, (loses, instead) in _LOSSY.items()
+        if (spark.conf.get(name, None) or "").strip().lower() == loses
+    }
 
 
 @contextmanager

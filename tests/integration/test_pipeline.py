@@ -9,8 +9,11 @@ from conftest import Lake, Topic
 from pyspark.sql import SparkSession
 
 from connector import Pipeline
+from connector.config import parse
 from connector.protocol.steps import Event, Step
 from connector.spark.session import isolated
+from sinks.errors import ConfigurationError
+from sinks.spark.settings import with_settings
 
 KINDS = ("append", "upsert")
 
@@ -154,6 +157,38 @@ def test_a_catalog_that_the_user_has_named_in_the_session_is_known_to_a_run(spar
             assert own.conf.get(name) == catalog
     finally:
         spark.conf.unset(name)
+
+
+@pytest.mark.breadth
+def test_a_file_that_is_gone_stops_a_run_and_verify_whatever_the_session_ignores(lake: Lake, topic: Topic) -> None:
+    """Else its groups would be made anew, from zero, and nobody counts what isn't there."""
+    assert lake.spark is not None
+    options = lake.options("aggregate", sink={"group_by": ["k"], "aggregates": {"records": "count(*)"}})
+    topic.send_rows([("a", 1), ("b", 1)])
+    Pipeline.from_options(options).run()
+    for file in lake.path("aggregate").glob("*.parquet"):
+        file.rename(lake.folder / file.name)
+    topic.send_rows([("a", 2)])
+    ignoring = {f"spark.sql.files.ignore{what}Files": "true" for what in ("Missing", "Corrupt")}
+    with with_settings(lake.spark, ignoring):
+        for fails in (Pipeline.from_options(options).run, Pipeline.from_options(options).verify):
+            with pytest.raises(Exception, match=r"part-.*\.parquet|VACUUM"):
+                fails()
+        with pytest.raises(ConfigurationError, match="ignoreMissingFiles = true: Spark would lose rows"):
+            Pipeline(parse(options), spark=lake.spark).run()
+    for file in lake.folder.glob("*.parquet"):
+        file.rename(lake.path("aggregate") / file.name)
+    Pipeline.from_options(options).run()
+    assert sorted(lake.sql("SELECT k, records FROM {t}", "aggregate")) == [("a", 2), ("b", 1)]
+
+
+@pytest.mark.breadth
+def test_times_keep_their_microseconds_whatever_the_session_writes(lake: Lake, topic: Topic) -> None:
+    assert lake.spark is not None
+    topic.send(("a", {"k": "a", "at": "2026-11-01T00:00:00.123456Z"}))
+    with with_settings(lake.spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"}):
+        lake.pipeline(schema="k STRING, at TIMESTAMP").run()
+    assert lake.sql("SELECT unix_micros(at) % 1000000 FROM {t}") == [(123456,)]
 
 
 @pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
