@@ -27,11 +27,12 @@ from connector.protocol.gone import Looks
 from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_refilled
 from connector.protocol.topic_ids import refuse_recreated
 from connector.source.asked_again import asked_again
+from connector.source.given_offsets import given_offset
 from connector.source.open_transactions import OpenTransactions
 from connector.source.topic_settings import Tombstones, cleanup_policies
 from connector.source.translated_offsets import refuse_without_position
 from sinks.contract import Epoch
-from sinks.errors import BrokerUnreachable, ConfigurationError, SourceError, TopicMissing
+from sinks.errors import BrokerUnreachable, SourceError, TopicMissing
 from sinks.event_time import time_at
 from sinks.kafka import ANSWER_WITHIN_MS, answering, client_options, not_authorized
 from sinks.kafka.leaders import ends_of_leaders, log_beginnings, log_ends
@@ -45,7 +46,6 @@ _SAMPLED_PARTITIONS = 16
 SAMPLED_RECORDS = 200
 """Of a partition."""
 _UNKNOWN_TOPIC = 3
-_EARLIEST, _LATEST = -2, -1
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class KafkaSource:
 
     def _start(self, start: Start, ends: Mapping[TopicPartition, int], held: TopicsHeld) -> dict[TopicPartition, int]:
         if isinstance(start, FromOffsets):
-            return {at: _given_offset(start, at, held) for at in ends}
+            return {at: given_offset(start, at, held) for at in ends}
         if isinstance(start, FromTimestamp):
             return self._at(start.timestamp, ends)
         return dict(ends) if start == "latest" else {at: held.beginnings[at] for at in ends}
@@ -355,24 +355,6 @@ class KafkaSource:
             topic=topic,
             hint=f"Did you mean {near[0]!r} in source.topics?" if near else f"Topics there: {listed}.",
         )
-
-
-def _given_offset(start: FromOffsets, at: TopicPartition, held: TopicsHeld) -> int:
-    given = start.offsets.get(at.topic, {}).get(at.partition)
-    first, end = held.beginnings[at], held.ends[at]
-    if given is None:
-        raise ConfigurationError(
-            f"source.start: no offset for {at.topic}-{at.partition}, which is in Kafka but not in the position.",
-            hint=f'List every partition, as in {{"{at.topic}": {{"{at.partition}": {first}}}}}; -2 is the earliest '
-            "offset, -1 the latest.",
-        )
-    offset = {_EARLIEST: first, _LATEST: end}.get(given, given)
-    if not first <= offset <= end:
-        raise ConfigurationError(
-            f"source.start: {at.topic}-{at.partition} holds [{first}, {end}), and offset {offset} is outside.",
-            hint="Give an offset within that range, or -2 for the earliest.",
-        )
-    return offset
 
 
 def _led(described: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
