@@ -100,8 +100,8 @@ def kafka_records(
     )
     # One condition: each `where` would be a plan around the one before, and a table may have lost many ranges.
     outside = " AND ".join(
-        f"(topic <> {literal(gap.topic)} OR partition <> {gap.partition} OR "
-        f"offset NOT BETWEEN {gap.start} AND {gap.end - 1})"
+        f"(topic <> {literal(gap.topic)} OR `partition` <> {gap.partition} OR "
+        f"`offset` NOT BETWEEN {gap.start} AND {gap.end - 1})"
         for part in cut
         for gap in part.lost
         if gap.end > part.begin
