@@ -30,6 +30,7 @@ from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, SchemaMismatch
 from sinks.event_time import Clock
 from sinks.spark.by_partition import by_partition
+from sinks.spark.cached import uncached
 from sinks.spark.sql import identifier, literal, struct_sql
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class _Partials:
         return in_sessions(rows, self._sink.group_by)
 
     def _stored(self) -> DataFrame:
-        return self._table.spark.table(self._table.sql)
+        return uncached(self._table.spark, self._table.sql)
 
 
 def _without_applied(records: DataFrame, table: DeltaTable, topics: Container[str]) -> DataFrame:

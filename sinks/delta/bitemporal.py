@@ -43,7 +43,7 @@ from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.upsert_rule import SOURCE
 from sinks.delta.version_columns import END, START, STATE, struct_of
-from sinks.spark.cached import kept
+from sinks.spark.cached import kept, uncached
 from sinks.spark.sql import MICROSECONDS, identifier, struct_sql, to_json
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class _Versions:
 
         columns, there = self._columns, self._table.schema
         of_key = (
-            self._table.spark.table(self._table.sql)
+            uncached(self._table.spark, self._table.sql)
             .alias("t")
             .where(within or "true")
             .where("_offset IS NOT NULL")  # leaves out rows that a person inserted

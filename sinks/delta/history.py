@@ -48,7 +48,7 @@ from sinks.delta.upsert_rule import SOURCE
 from sinks.delta.version_columns import END, START, STATE, UNSENT, VersionColumns, struct_of
 from sinks.delta.versions import versions_of
 from sinks.offsets import Offsets
-from sinks.spark.cached import kept
+from sinks.spark.cached import kept, uncached
 from sinks.spark.sql import MICROSECONDS, identifier, struct_sql, to_json
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class _Versions:
         there = self._table.schema
         state = self.columns.stored_state(events, there)
         stored = (
-            self._table.spark.table(self._table.sql)
+            uncached(self._table.spark, self._table.sql)
             .alias("t")
             .where(within or "true")
             .where("_offset IS NOT NULL")  # leaves out rows that a person inserted

@@ -14,6 +14,7 @@ from sinks.delta.torn_log import cleared
 from sinks.errors import NotADeltaTable, SchemaMismatch, SinkError
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import topic_of
+from sinks.spark.cached import uncached
 from sinks.spark.files import absolute, folders, if_there, local, no_glob, twice
 from sinks.spark.probes import probing
 from sinks.spark.schema_changes import OnNewColumn, differences
@@ -365,7 +366,7 @@ class DeltaTable:
 
         Collects one row per partition, whatever the table's size.
         """
-        rows, columns = self.sql, self.spark.table(self.sql).columns
+        rows, columns = self.sql, uncached(self.spark, self.sql).columns
         if "_applied" not in columns and not {"_topic", "_partition", "_offset"} <= set(columns):
             return Offsets()
         if "_applied" in columns:

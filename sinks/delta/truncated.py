@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sinks.delta.table import DeltaTable
 from sinks.delta.version_columns import END, START, VersionColumns, struct_of
+from sinks.spark.cached import uncached
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def touched_by(truncates: DataFrame, table: DeltaTable, key: VersionColumns) -> 
     """The keys (``key``) whose versions an epoch's truncates may end, and the ``first`` of these truncates."""
     from pyspark.sql import functions as F
 
-    versions = table.spark.table(table.sql).where("_offset IS NOT NULL")
+    versions = uncached(table.spark, table.sql).where("_offset IS NOT NULL")
     versions = versions.selectExpr(f"{struct_of(key.key)} AS key", START, END)
     at = truncates.selectExpr("_sequence AS at").distinct()
     current = F.expr(f"{START} < at AND ({END} IS NULL OR at < {END})")

@@ -51,6 +51,19 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
             rows.unpersist()
 
 
+def uncached(spark: SparkSession, table: str) -> DataFrame:
+    """The rows that the newest version of a table has. ``table``: SQL of its name.
+
+    All sessions of a JVM share Spark's cache, and it takes every version of a Delta table for the same rows. So a table
+    that somebody has cached would be read as it was then: before a RESTORE, or before the commits of another JVM.
+    """
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException):  # a serverless cluster has no cache
+        spark.catalog.uncacheTable(table)
+    return spark.table(table)
+
+
 def stays(rows: DataFrame) -> bool:
     """Whether every query on these rows, of ``kept``, sees the same ones: they are cached, or staged in files."""
     from pyspark.errors import PySparkException

@@ -450,3 +450,24 @@ def test_what_cannot_be_a_history_is_refused(changes: dict[str, Any], fault: str
     with pytest.raises(ConfigurationError, match=fault):
         customers(lake, **changes).run()
     assert not lake.path("history").exists()
+
+
+@pytest.mark.breadth
+def test_a_history_is_made_of_what_the_table_holds_and_not_of_what_spark_has_cached(lake: Lake, topic: Topic) -> None:
+    """A RESTORE leaves Spark's cache as it is. The events that are read again would be known already."""
+    pipeline = lake.pipeline("history", sink={"key": "k"})
+    for n in range(3):
+        topic.send(("a", {"k": "a", "n": n}), partition=0)
+        pipeline.run()
+        if not n:
+            first = lake.version("history")
+    versions = "SELECT n, __START_AT, __END_AT FROM {t} ORDER BY n"
+    before = lake.sql(versions, "history")
+    assert len(before) == 3
+    cached = lake.frame("history").cache()
+    assert cached.count() == 3
+    lake.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {first}", "history")
+    assert lake.frame("history").count() == 3, "Spark takes what it has cached for the table"
+    pipeline.run()
+    cached.unpersist()
+    assert lake.sql(versions, "history") == before
