@@ -23,7 +23,6 @@ from sinks.delta.conflicts import past_conflicts
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
-from sinks.delta.with_records import with_records
 from sinks.offsets import OffsetRange, Offsets
 from sinks.recreated import MARK as RETIRED
 from sinks.spark.sql import literal
@@ -107,7 +106,7 @@ class DeadLetters:
         """
         self._make_ready()
         since = f" AND _noted_at >= {_time(noted_since)}" if noted_since else ""
-        where = f"_retried_epoch IS NULL AND {self._passed(position)}{since}{self._own(shared=True)}"
+        where = f"_retried_epoch IS NULL AND {_passed(position)}{since}{self._own(shared=True)}"
         return self._update({"_retry": literal(retry)}, where)
 
     def of_others(self, position: Offsets) -> int:
@@ -115,12 +114,12 @@ class DeadLetters:
         self._make_ready()
         if not self._of():
             return 0
-        return self._count(f"_retried_epoch IS NULL AND {self._passed(position)} AND NOT {_is_of(self._of())}")
+        return self._count(f"_retried_epoch IS NULL AND {_passed(position)} AND NOT {_is_of(self._of())}")
 
     def older(self, position: Offsets, before: datetime) -> int:
         """Number of open letters of records before ``position`` that were written before a time."""
         self._make_ready()
-        is_open = f"_retried_epoch IS NULL AND {self._passed(position)}{self._own(shared=True)}"
+        is_open = f"_retried_epoch IS NULL AND {_passed(position)}{self._own(shared=True)}"
         return self._count(f"{is_open} AND _noted_at < {_time(before)}")
 
     def _count(self, where: str) -> int:
@@ -202,22 +201,19 @@ class DeadLetters:
             return 0
         self._make_ready()
         # Of a letter without a table, as earlier versions wrote it, nobody knows whose it is.
-        where = f"_retried_epoch IS NULL AND _table IS NOT NULL AND {self._ahead(position)}{self._own(shared=False)}"
+        where = f"_retried_epoch IS NULL AND _table IS NOT NULL AND {_ahead(position)}{self._own(shared=False)}"
         return self._update({"_retry": literal(f"{_AHEAD}{run}")}, where) if self._count(where) else 0
 
     def marked_ahead(self, run: str, position: Offsets) -> int:
         """The number of letters of records at or after ``position`` that still have the mark of this run."""
-        return self._count(f"{_has_mark(run)} AND {self._ahead(position)}")
+        return self._count(f"{_has_mark(run)} AND {_ahead(position)}")
 
     def close_ahead(self, run: str, position: Offsets, epoch: int, *, unread: Sequence[OffsetRange]) -> int:
         """Close the letters of records before ``position`` that still have the mark: ``epoch`` has written the records,
         which it would else have set aside again. Returns how many there are. ``unread``: ranges of records that no
         epoch has read."""
         self._make_ready()
-        marked = f"{self._of_pipeline} AND {_has_mark(run)}"
-        there = with_records(position, self.table, marked, terms=len(unread))
-        kept = [range_ for range_ in unread if range_.at in there]
-        where = f"{_has_mark(run)} AND {_passed(there)} AND NOT {_within(kept)}"
+        where = f"{_has_mark(run)} AND {_passed(position)} AND NOT {_within(unread)}"
         closed = {"_retry": "NULL", "_retried_epoch": f"{int(epoch)}L", "_retried_at": "current_timestamp()"}
         return self._update(closed, where) if self._count(where) else 0
 
@@ -253,7 +249,7 @@ class DeadLetters:
         closed = f"(_retried_epoch > {int(restored_to)} AND _retried_epoch <= {int(highest) + 1})"
         marked = f"_retried_epoch IS NULL AND NOT startswith(_retry, {literal(_AHEAD)})"
         tried = f"({closed} OR coalesce({marked}, false))"
-        passed = self._passed(offsets) if offsets is not None else "true"
+        passed = _passed(offsets) if offsets is not None else "true"
         undone = f"{tried} AND {passed} AND NOT {of_taken_in}{self._own(shared=True)}"
         if self._count(undone):
             forget(self._records(undone))  # first: a letter that is open again isn't found once more
@@ -262,7 +258,7 @@ class DeadLetters:
             return
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
         # A partition that the offsets don't name is read again from offset 0.
-        where = f"epoch <= {int(highest)} AND ({of_taken_in} OR ({self._ahead(offsets)})){self._own(shared=False)}"
+        where = f"epoch <= {int(highest)} AND ({of_taken_in} OR ({_ahead(offsets)})){self._own(shared=False)}"
         self._update(again, f"_retried_epoch IS NULL AND {where}")
 
     def take_along(self, former: str) -> None:
@@ -271,14 +267,6 @@ class DeadLetters:
         own = self._of()
         if own and own[0] != former:
             self._update({"_table": literal(own[0])}, f"_table = {literal(former)}")
-
-    def _passed(self, offsets: Offsets) -> str:
-        """SQL that is true of a letter of a record before these offsets."""
-        return _passed(with_records(offsets, self.table, self._of_pipeline))
-
-    def _ahead(self, offsets: Offsets) -> str:
-        """SQL that is true of a letter of a record that is still to be read. Nobody reads a deleted topic again."""
-        return f"NOT {self._passed(offsets)} AND NOT startswith(_topic, {literal(RETIRED)})"
 
     def _update(self, values: dict[str, str], where: str) -> int:
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())
@@ -380,6 +368,11 @@ def _within(ranges: Sequence[OffsetRange]) -> str:
         for each in ranges
     )
     return f"coalesce({' OR '.join(records) or 'false'}, false)"
+
+
+def _ahead(offsets: Offsets) -> str:
+    """SQL that is true of a record that is still to be read. Nobody reads a deleted topic again."""
+    return f"NOT {_passed(offsets)} AND NOT startswith(_topic, {literal(RETIRED)})"
 
 
 def _time(at: datetime) -> str:

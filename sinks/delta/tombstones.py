@@ -56,7 +56,6 @@ from sinks.delta.which_tombstones import (
     passed_sql,
     undone_sql,
 )
-from sinks.delta.with_records import with_records
 from sinks.offsets import Offsets
 from sinks.recreated import is_retired
 from sinks.spark.sql import identifier, literal
@@ -133,7 +132,7 @@ class Tombstones:
             return None
         if position is None:
             return table.sql
-        return f"(SELECT * FROM {table.sql} WHERE {passed_sql(with_records(position, table))})"
+        return f"(SELECT * FROM {table.sql} WHERE {passed_sql(position)})"
 
     def left_over(self, position: Offsets, topics: Container[str]) -> LeftOver | None:
         """The tombstones of records that are still to be read. None: there is none.
@@ -144,7 +143,7 @@ class Tombstones:
         table = self._at()
         if not self._exists(table):
             return None
-        where = ahead_sql(with_records(position, table))
+        where = ahead_sql(position)
         found = table.spark.sql(
             f"SELECT _topic, count(*) AS n, max(unix_micros(_noted_at)) AS noted FROM {table.sql} "
             f"WHERE {where} GROUP BY _topic"
@@ -154,9 +153,8 @@ class Tombstones:
             return None
         # Another run may add its own from now on.
         noted = f"_noted_at <= timestamp_micros({max(row['noted'] for row in stale)})"
-        names = {row["_topic"] for row in stale}
-        ahead = ahead_sql(Offsets({at: next_ for at, next_ in position.items() if at.topic in names}))
-        where = f"_topic IN ({', '.join(map(literal, sorted(names)))}) AND {noted} AND ({ahead})"
+        names = ", ".join(literal(row["_topic"]) for row in stale)
+        where = f"_topic IN ({names}) AND {noted} AND ({where})"
         return LeftOver(table, where, sum(row["n"] for row in stale), self.aside)
 
     def went_back(self, position: Offsets, restored_to: int, at: int) -> None:
@@ -187,7 +185,7 @@ class Tombstones:
         if not self.aside.exists():
             return
         known = "_noted_by" in self.aside.schema.names
-        where = again_sql(with_records(position, self.aside), restored_to, known=known)
+        where = again_sql(position, restored_to, known=known)
         again = self._of.spark.sql(f"SELECT * FROM {self.aside.sql} WHERE {where}").drop(FORGOTTEN_AT, "_noted_by")
         again = again.selectExpr("*", f"{literal(by)} AS _noted_by")
         missing = self._missing(again, [*self._named, "_noted_by"])
@@ -278,8 +276,7 @@ class Tombstones:
         yield f"SELECT * FROM {there} WHERE {noted_until_sql(epoch) if known else 'true'}"
         if self.aside.exists():
             known = "_noted_by" in self.aside.schema.names
-            again = again_sql(with_records(position, self.aside), epoch, known=known)
-            yield f"SELECT * FROM {self.aside.sql} WHERE {again}"
+            yield f"SELECT * FROM {self.aside.sql} WHERE {again_sql(position, epoch, known=known)}"
 
     def _missing(self, notes: DataFrame, names: Sequence[str]) -> DataFrame:
         """Those of the notes that aren't here yet; ``names``: the columns that tell one from another."""
