@@ -1,7 +1,8 @@
 """The regular expressions of JSON Schema, which are JavaScript's, in the words of Python's, as the auditor reads them.
 
-Python's ``re`` with its flag for ASCII takes ``\\d``, ``\\w`` and ``\\b`` as JavaScript does. A class of characters
-becomes a choice of its members. What docs/sources.md doesn't list isn't taken.
+Python's ``re`` with its flag for ASCII takes ``\\b`` as JavaScript does. A class of characters becomes a choice of its
+members, and so do ``\\d`` and ``\\w``: Python forgets the flag for a class that a pattern begins with. What
+docs/sources.md doesn't list isn't taken.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import unicodedata
 from functools import cache
 
 _SPACES = "\\t-\\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_CLASSES = {"s": f"[{_SPACES}]", "S": f"[^{_SPACES}]", **{name: f"\\{name}" for name in "dDwW"}}
+_MEMBERS = {"s": _SPACES, "d": "0-9", "w": "A-Za-z0-9_"}
+_CLASSES = {sign: f"[{each}]" for sign, each in _MEMBERS.items()} | {
+    sign.upper(): f"[^{each}]" for sign, each in _MEMBERS.items()
+}
 _TOKEN = re.compile(
     r"""
       (?P<quantifier> (?: [*+?] | \{ \d{1,4} (?: , \d{0,4} )? \} ) )

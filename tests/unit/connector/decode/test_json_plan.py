@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from json_schema_cases import UNUSABLE
 
@@ -89,6 +89,7 @@ PARTS = st.sampled_from([
 SIGNS = st.text(alphabet=st.sampled_from("ab0é-_ \n\r\x85\u2028\u00a0.A😀/&~#{}^]\x01\b"), max_size=8)
 
 
+@example("\\W", ["é"])
 @settings(max_examples=500, deadline=None)
 @given(st.lists(PARTS, max_size=8).map("".join), st.lists(SIGNS, min_size=1, max_size=6))
 def test_pipeline_and_auditor_read_a_pattern_alike(pattern: str, texts: list[str]) -> None:
