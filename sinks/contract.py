@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sinks.event_time import Clock
-from sinks.gaps import added
+from sinks.gaps import added, joined, latest
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
@@ -227,6 +227,15 @@ class Epoch:
     def span(self) -> int:
         """Offsets that it reads: no fewer than its records."""
         return sum(range_.span for range_ in self.ranges)
+
+    def of_table(self, stands: Position | None) -> Epoch:
+        """The epoch as one table of several commits it, which stands there. It claims what it has read itself: it may
+        have been added later."""
+        own = replace(self, expected=stands)
+        if stands is None or not stands.since:
+            return own
+        lost, missed = joined(stands.lost, self.lost_now), latest(stands.missed, self.missed_now)
+        return replace(own, since=stands.since, lost=lost, missed=missed)
 
     def position(self) -> Position:
         """What a sink holds after it."""

@@ -248,7 +248,7 @@ def _pin(
         offsets = {at: max(end, upto.offsets.get(at, 0)) for at, end in claim.offsets.items()}
         # Where it began only the table's own commits tell, unless it is at the beginning.
         by_rows = claim.by_rows and config.source.start != "earliest"
-        claim = replace(claim, offsets=offsets, by_rows=by_rows)
+        claim = replace(claim, offsets=offsets, by_rows=by_rows, missed=tuple(sorted({*claim.missed, *upto.missed})))
     if claim.by_rows and isinstance(config.sinks[0], KeyedSink):
         claim = replace(claim, unknown=(*claim.unknown, _ENDS))
     written = table.others(config.name)

@@ -195,6 +195,8 @@ class Logged:
     """The last epoch of which the table has a commit: later ones had no rows for it. 0: nobody knows."""
     gone: Mapping[str, str | None] = field(default_factory=dict)
     """As in ``Metadata``."""
+    missed: tuple[Range, ...] = ()
+    """As in ``Claim``, where epochs may have passed the table by that missed deletes of its rows."""
 
 
 class Extent(NamedTuple):

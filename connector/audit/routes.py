@@ -152,7 +152,8 @@ def audit_routes(
             raise _knows_no_epoch(config)
         assert config.route is not None
         misnamed = config.route.misnamed(done.tables, done.tables)
-        found = [_noted(audit(config.routed(table), done.of(table)), misnamed.get(table)) for table in done.tables]
+        logged = {table: replace(done.of(table), missed=done.stands.missed) for table in done.tables}
+        found = [_noted(audit(config.routed(table), of), misnamed.get(table)) for table, of in logged.items()]
         found = before.doubted(_log(config, spark), found)
         missing = _without_table(config, spark, done, say)
     return [*found, missing] if missing is not None else found

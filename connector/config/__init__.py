@@ -185,7 +185,9 @@ def is_meant(path: Path) -> bool:
         return True
     if document is None:
         return not text.strip()
-    return any(map(_is_meant, document)) if isinstance(document, list) else _is_meant(document)
+    if isinstance(document, list):
+        return any(isinstance(each, Mapping) and _is_meant(each) for each in document)
+    return _is_meant(document)
 
 
 def _is_meant(document: object) -> bool:

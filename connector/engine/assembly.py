@@ -53,7 +53,7 @@ from sinks.errors import ConfigurationError
 from sinks.offsets import OffsetRange
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.files import folder_made
-from sinks.spark.settings import with_settings
+from sinks.spark.settings import told, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -351,7 +351,7 @@ def assembled(
                 spark = stack.enter_context(own)
             refuse_lossy(spark)
             config = with_schema(config, spark, source, held)
-            if reads and spark.conf.get(TUNING, "false") == "true" and worthwhile(config) and not brief():
+            if reads and told(spark, TUNING) == "true" and worthwhile(config) and not brief():
                 stack.enter_context(rehearsed(config, spark, held))
             log = stack.enter_context(_log(spark, config, run))
             routes, none, newest = None, no_records(spark), NewestSchemas(pinned_schemas(config, log))

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from connector.config import PipelineConfig
 from connector.delivery.ports import Destination
-from connector.protocol.join import next_to_join
+from connector.protocol.join import never_read, next_to_join
 from connector.protocol.recover import resumed
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.topics import KafkaSource
 from sinks.contract import Epoch, Position
-from sinks.errors import ConfigurationError
-from sinks.plurals import plural
+from sinks.errors import ConfigurationError, OffsetsLost
+from sinks.offsets import OffsetRange
+from sinks.plurals import first_of, plural
 
 log = logging.getLogger("lakelock.coordinator")
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,10 @@ class Joining:
             if not tidy:
                 position, tidy = _tidied(table, stands, position), True
             held = self.source.look()
-            resumption = resumed(
-                position, held, self.source, continue_on_data_loss=self.config.source.continue_on_data_loss
-            )
+            goes_on = self.config.source.continue_on_data_loss
+            resumption = resumed(position, held, self.source, continue_on_data_loss=goes_on)
+            if not goes_on:
+                _refuse_lost(name, never_read(stands, position, held))
             bound = self.config.epoch.max_records
             epoch = next_to_join(stands, position, resumption, held, owner=self.run, max_records=bound)
             note = f"{name} was added: it catches up with the other sinks, {plural(epoch.span, 'offset')} up to epoch "
@@ -69,6 +73,17 @@ class Joining:
             log.info("%s catches up with epoch %s: %s offsets", name, stands.number, epoch.span)
             position = table.run_epoch(epoch, 0).position
         return position
+
+
+def _refuse_lost(name: str, lost: Sequence[OffsetRange]) -> None:
+    """Raises OffsetsLost."""
+    if lost:
+        raise OffsetsLost(
+            f"{name} lacks records that the other sinks have, and their topics are gone from Kafka: "
+            f"{first_of([str(gap) for gap in lost], _SHOWN)}.",
+            hint="To go on without them run once with `source: {on_data_loss: continue}`: its commit names them as "
+            "lost. Or take another, new table, which claims nothing of these topics.",
+        )
 
 
 def _tidied(table: Destination, stands: Epoch, position: Position | None) -> Position | None:

@@ -23,7 +23,18 @@ from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.event_time import Clock
 from sinks.gaps import joined, latest
-from sinks.offsets import Offsets
+from sinks.offsets import OffsetRange, Offsets
+from sinks.recreated import is_retired
+
+
+def never_read(stands: Epoch, position: Position | None, held: TopicsHeld) -> tuple[OffsetRange, ...]:
+    """What a table with this position lacks, and can't get any more, of all that the others have read up to ``stands``:
+    Kafka doesn't have the topics. A table without a position claims nothing of them."""
+    if position is None:
+        return ()
+    gone = {at: end for at, end in stands.offsets.items() if at.topic not in held.ids and not is_retired(at.topic)}
+    starts = {at: max(position.offsets.get(at, 0), position.since.get(at, 0)) for at in gone}
+    return tuple(OffsetRange(*at, starts[at], end) for at, end in gone.items() if starts[at] < end)
 
 
 def next_to_join(
@@ -48,6 +59,7 @@ def next_to_join(
     ranges = plan(next_, stands.offsets, max(max_records, ceil(span / (stands.number - taken)), 1))
     read = next_.advance(ranges)
     last = all(read[at] >= stands.offsets[at] for at in read)
+    lost = (*resumption.lost, *(never_read(stands, position, held) if last else ()))
     return replace(
         stands,
         number=stands.number if last else taken + 1,
@@ -59,7 +71,7 @@ def next_to_join(
         # Of a topic that is gone it claims nothing.
         since=position.since if position is not None else Offsets({**stands.offsets, **next_}),
         backlog=held.backlog(read),
-        lost=joined(position.lost if position is not None else (), resumption.lost),
+        lost=joined(position.lost if position is not None else (), lost),
         began_at=position.began_at if position is not None else held.asked_at,
         missed=latest(position.missed if position is not None else (), resumption.missed),
         read_to_of=stands.read_to_of if last else position.read_to_of if position is not None else {},

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sinks.contract import Committed, Epoch
 from sinks.delta.append import DeltaAppend
@@ -95,12 +95,9 @@ class TakesBack:
         if self.tombstones is not None and stands is not None and stands.restored_to is not None:
             passed = with_retired_names(stands.offsets, stands.topics)
             self.tombstones.went_back(passed, stands.restored_to, epoch.number)
-        own = replace(epoch, expected=stands)
-        if stands is not None and stands.since:  # a table claims what it has read itself
-            own = replace(own, since=stands.since, lost=stands.lost)
         there = [name for name in self.table.schema.names if name in self.columns]
         nothing = self.table.spark.table(self.table.sql).where("false").select(*map(identifier, there))
-        return DeltaAppend(self.table, self.commits).write(own, nothing)
+        return DeltaAppend(self.table, self.commits).write(epoch.of_table(stands), nothing)
 
 
 def of_another(version: int, found: int | None, epoch: int | None, *, goal: int) -> str | None:

@@ -16,7 +16,6 @@ from sinks.contract import Committed, Epoch, Position, Prepared, Sink, describe
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, PreparedLost, TableReplaced
-from sinks.gaps import joined
 from sinks.spark.staging import Staging
 
 if TYPE_CHECKING:
@@ -94,10 +93,7 @@ class TwoPhaseDelta:
                 hint="Run `lakelock recover FILE`: it says where each sink of the pipeline stands.",
             )
         try:
-            own = replace(epoch, expected=stands)
-            if stands is not None and stands.since:  # a table that was added later claims what it has read itself
-                own = replace(own, since=stands.since, lost=joined(stands.lost, epoch.lost_now))
-            committed = self._sink.write(own, self._staging.get(prepared))
+            committed = self._sink.write(epoch.of_table(stands), self._staging.get(prepared))
         except PreparedLost:
             # Another process may have committed this epoch, continued, and removed the staged rows.
             stands = self._sink.position()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,10 +25,17 @@ out the rows of a file that it can't read, and nobody counts what isn't there; o
 def lossless(spark: SparkSession) -> dict[str, str]:
     """What is to be set in this session so that Spark loses nothing. Empty in most sessions."""
     return {
-        name: instead
-        for name, (loses, instead) in _LOSSY.items()
-        if (spark.conf.get(name, None) or "").strip().lower() == loses
+        name: instead for name, (loses, instead) in _LOSSY.items() if (told(spark, name) or "").strip().lower() == loses
     }
+
+
+def told(spark: SparkSession, name: str) -> str | None:
+    """The value of a setting. None: it has none, or the platform doesn't tell it, as a serverless cluster."""
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException):
+        return spark.conf.get(name, None)
+    return None
 
 
 @contextmanager

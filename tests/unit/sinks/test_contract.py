@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sinks.contract import Epoch, Position, describe
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 AT, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 BEFORE = Position(2, Offsets({AT: 5}), owner="run-0")
@@ -75,3 +75,14 @@ def test_a_position_where_the_pipeline_began_has_passed_no_record(
 ) -> None:
     position = Position(1, Offsets(offsets), since=Offsets(since), delivery=delivery)
     assert position.passed_none is none
+
+
+def test_a_table_of_several_claims_what_it_has_read_itself() -> None:
+    own, new, others = OffsetRange("t", 0, 1, 2), OffsetRange("t", 0, 5, 9), OffsetRange("t", 0, 0, 1)
+    epoch = replace(EPOCH, lost=(others, new), missed=(new,), expected=replace(BEFORE, lost=(others,)))
+    table = replace(BEFORE, since=Offsets({AT: 3}), lost=(own,), missed=(own,))
+    of_table = epoch.of_table(table)
+    assert (of_table.since, of_table.lost, of_table.missed) == ({AT: 3}, (own, new), (new,))
+    later = replace(epoch, lost=(others,), missed=()).of_table(table)
+    assert (later.expected, later.lost, later.missed) == (table, (own,), (own,))
+    assert epoch.of_table(None) == replace(epoch, expected=None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import connector.audit as auditor
-from connector.audit.claim import At, Held, Logged, Metadata
+from connector.audit.claim import At, Held, Logged, Metadata, Range
 from connector.audit.rows import Earlier
 from connector.config import parse
 
@@ -52,6 +52,12 @@ def test_a_table_that_the_last_epochs_passed_by_claims_them(sink: Any) -> None:
     """A letter whose retry was such an epoch is closed, if a filter left its record out."""
     found = pinned(3, Logged(9, {P0: 90}, holds=3), sink=sink)
     assert (found.epoch, found.claim.offsets, found.claim.unknown) == (9, {P0: 90}, ())
+
+
+def test_what_an_epoch_missed_that_passed_a_table_by_makes_its_rows_doubtful() -> None:
+    late = Range("t", 0, 40, 90)
+    found = pinned(3, Logged(9, {P0: 90}, holds=3, missed=(late,)))
+    assert (found.claim.missed, [each.missed for each in found.cut]) == ((late,), [40])
 
 
 def test_an_epoch_that_only_some_tables_have_yet_counts_where_it_is() -> None:

@@ -16,8 +16,8 @@ from connector.engine.assembly import Assembly
 from connector.engine.joining import Joining
 from connector.engine.outputs import Table
 from sinks.contract import Committed, Epoch, Position
-from sinks.errors import ConfigurationError
-from sinks.offsets import Offsets, TopicPartition
+from sinks.errors import ConfigurationError, OffsetsLost
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 
 def test_only_a_table_catches_up() -> None:
@@ -123,3 +123,20 @@ def test_a_table_of_a_streaming_query_catches_up_from_kafka(monkeypatch: pytest.
         made: Any = alone
         assert made.read is None
         assert made.of_kafka() == "kafka"
+
+
+def test_a_table_whose_topics_are_gone_before_it_has_read_them_is_refused() -> None:
+    topic = Topic([[("k", number) for number in range(20)]])
+    place, gone = TopicPartition("t", 0), TopicPartition("day-1", 0)
+    stands = Epoch("p", 9, "others", (), Offsets({place: 20, gone: 100}), {"t": topic.id}, None, None)
+    position = Position(3, Offsets({place: 5, gone: 50}), {"t": topic.id}, since=Offsets({place: 0, gone: 0}))
+    table, source = Tidying(position), SimpleNamespace(continue_on_data_loss=False)
+    config: Any = SimpleNamespace(of_rows=False, epoch=SimpleNamespace(max_records=100), source=source)
+    of: Any = topic
+    joining = Joining(config, "run", of, lambda _: nullcontext(table), lambda _: None)
+    with pytest.raises(OffsetsLost, match=r"b lacks records .* gone from Kafka: day-1-0 \[50, 100\)"):
+        joining(stands, {"b": position})
+    source.continue_on_data_loss = True
+    there = joining(stands, {"b": table.at})["b"]
+    assert there is not None
+    assert (there.lost, there.offsets) == ((OffsetRange("day-1", 0, 50, 100),), stands.offsets)

@@ -75,6 +75,7 @@ def test_a_broken_file_hides_no_other(tmp_path: Path) -> None:
         ("panels: []", False),
         ("- {hosts: all, tasks: []}", False),
         ("[]", False),
+        ("[dev, prod]", False),
         ("{}", False),
         ("{version: 2, sources: []}", False),  # dbt
         ("{name: ci, on: push, jobs: {}}", False),  # GitHub Actions

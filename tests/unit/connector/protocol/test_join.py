@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.protocol.join import next_to_join
+from connector.protocol.join import never_read, next_to_join
 from connector.protocol.recover import HeldBack, Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -114,3 +114,21 @@ def test_a_partition_that_has_more_is_not_idle() -> None:
 def test_of_a_topic_that_is_gone_it_claims_nothing() -> None:
     (only,) = caught_up(stands(5, {A: 10, TopicPartition("gone", 0): 7}), Offsets({A: 0}), max_records=100)
     assert only.since == Offsets({A: 0, TopicPartition("gone", 0): 7})
+
+
+def test_what_it_has_not_read_of_a_topic_that_is_gone_is_lost() -> None:
+    """A table that comes back after a while. What it never claimed, as of a topic that retired, isn't."""
+    day_1, day_2 = TopicPartition("day-1", 0), TopicPartition("day-2", 0)
+    others = {A: 500, day_1: 100, day_2: 70, TopicPartition("#id/t", 0): 9}
+    goal = replace(stands(9, others), gone={"day-1": None, "day-2": None})
+    position = Position(3, Offsets({A: 200, day_1: 50}), {"t": "id", "day-1": "1"}, since=Offsets({A: 0, day_1: 0}))
+    there, lost = held(Offsets({A: 500})), (OffsetRange("day-1", 0, 50, 100), OffsetRange("day-2", 0, 0, 70))
+    assert never_read(goal, position, there) == lost
+    first = next_to_join(goal, position, Resumption(Offsets({A: 200})), there, owner="o", max_records=100)
+    assert (first.lost, first.offsets[day_1]) == ((), 50)
+    again = Resumption(Offsets({A: 300}))
+    last = next_to_join(goal, first.position(), again, there, owner="o", max_records=1000)
+    assert (last.number, last.offsets, last.lost) == (9, goal.offsets, lost)
+    (new,) = caught_up(goal, Offsets({A: 0}), max_records=1000)
+    assert never_read(goal, None, there) == new.lost == ()
+    assert never_read(goal, last.position(), there) == ()

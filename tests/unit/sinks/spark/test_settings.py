@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from connector.spark.session import refuse_lossy
 from sinks.errors import ConfigurationError
@@ -41,3 +42,14 @@ def test_a_session_that_is_given_is_refused_with_the_setting_and_the_fix() -> No
         with pytest.raises(ConfigurationError, match=f"The session has {name} = ") as caught:
             refuse_lossy(given)
         assert f"spark.conf.set({name!r}, {instead})" in (caught.value.hint or "")
+
+
+def test_a_platform_that_does_not_tell_a_setting_stops_nothing() -> None:
+    """Serverless clusters answer for few settings."""
+
+    def get(name: str, default: object = None) -> object:
+        raise PySparkException(f"CONFIG_NOT_AVAILABLE: {name}, {default}")
+
+    serverless: Any = SimpleNamespace(conf=SimpleNamespace(get=get))
+    assert lossless(serverless) == {}
+    refuse_lossy(serverless)
