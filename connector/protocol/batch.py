@@ -82,11 +82,10 @@ def epoch_of(
     ``owner`` is the run's id. ``held`` is what Kafka holds. ``remaining`` is asked what is left of partitions that have
     lost records, and ``kept`` how long tombstones stay. ``now`` is the current time, in UTC.
 
-    Raises TableReplaced, and what ``refuse_other_topics`` raises.
-    Raises PositionMismatch if records between the sink's position and the
-    batch would be missing; OffsetsLost if Kafka has removed records of the batch, which a query with ``failOnDataLoss``
-    false would leave out in silence, or if its log was cut; ConfigurationError if the batch has a topic that the
-    pipeline doesn't name.
+    Raises TableReplaced, and what ``refuse_other_topics`` and ``with_gone`` raise. Raises PositionMismatch if records
+    between the sink's position and the batch would be missing; OffsetsLost if Kafka has removed records of the batch,
+    which a query with ``failOnDataLoss`` false would leave out in silence, or if its log was cut; ConfigurationError if
+    the batch has a topic that the pipeline doesn't name.
     """
     offsets = _wanted(batch, pipeline, position, held)
     whole = sum(end - offsets[at] for at, end in batch.end.items() if end > offsets[at])

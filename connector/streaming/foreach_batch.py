@@ -24,6 +24,7 @@ from connector.delivery.transactional import publish
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.settled import settled_first
 from connector.protocol.batch import Batch, epoch_of
+from connector.protocol.gone import doubts
 from connector.protocol.read_to import ahead, of_wrong_clock
 from connector.protocol.recover import behind
 from connector.protocol.steps import Event, Observer, Step, all_of
@@ -199,6 +200,9 @@ class _Query:
         if epoch is None:
             log.info("pipeline %s: batch %s is there already", work.pipeline, batch)
             return
+        noted = position.gone if position is not None else {}
+        if doubt := doubts({topic: since for topic, since in epoch.gone.items() if topic not in noted}):
+            log.warning("pipeline %s: %s", work.pipeline, doubt)
         left = behind(epoch.offsets, held)
         self._observe(Event(Step.PLANNED, epoch, behind=left))
         committed = work.destination.run_epoch(epoch, left)
