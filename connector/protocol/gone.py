@@ -4,13 +4,16 @@ Only who has looked at a topic knows its end. A run remembers its last look at e
 the position then, the records between are lost. If it didn't, the topic was read to its end. That is noted in the next
 commit, as a later run can't know it any more. A run that never saw the topic knows only up to when an earlier one had
 read everything, and notes that time: what was written later may be missing, and nobody can tell.
+
+One look that lacks a topic doesn't show that it was deleted: a broker may not have heard of a new topic yet. So a topic
+that the run has seen is gone only once a second look, some seconds later, lacks it as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.contract import Position
@@ -23,6 +26,8 @@ _SHOWN = 5
 NEVER = datetime.fromtimestamp(0, timezone.utc)
 """Before all records: no run had read everything yet."""
 _NOT_NOTED = object()
+SURE_AFTER = timedelta(seconds=5)
+"""From the first look that lacks a topic to the one that shows that it is gone. Brokers hear of a topic sooner."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,19 @@ class Looks:
 
     asks_for: Callable[[str], bool]
     _seen: dict[str, Seen] = field(default_factory=dict)
+    _lacked: dict[str, datetime] = field(default_factory=dict)
+    """The topics of ``_seen`` that the last looks lack -> the time of the first of these looks."""
+    _gone: set[str] = field(default_factory=set)
+
+    def lacked_by(self, listed: Collection[str]) -> list[str]:
+        """The topics that were seen, that a list of Kafka's topics lacks, and that aren't known to be gone.
+
+        A list leaves out what the user may no longer see, without a word. So they have to be asked for by name.
+        """
+        return sorted(self._seen.keys() - self._gone - {*listed})
 
     def after(self, held: TopicsHeld) -> TopicsHeld:
-        """``held`` with the topics that an earlier look has seen, and that are gone."""
+        """``held`` with the topics that an earlier look has seen, and that it lacks."""
         ends: dict[str, dict[TopicPartition, int]] = {topic: {} for topic in held.ids}
         for at, end in held.ends.items():
             ends[at.topic][at] = end
@@ -52,8 +67,17 @@ class Looks:
             topic: Seen(topic_id, Offsets(ends[topic]), held.asked_at if topic in open_ else None)
             for topic, topic_id in held.ids.items()
         }
-        gone = {topic: seen for topic, seen in self._seen.items() if topic not in held.ids}
-        return replace(held, gone=gone, asks_for=self.asks_for)
+        away = self._seen.keys() - held.ids.keys()
+        self._lacked = {topic: self._lacked.get(topic, held.asked_at) for topic in away}
+        self._gone = {topic for topic, first in self._lacked.items() if held.asked_at - first >= SURE_AFTER}
+        gone = {topic: self._seen[topic] for topic in self._gone}
+        lacked = {topic: self._seen[topic] for topic in away - self._gone}
+        return replace(held, gone=gone, lacked=lacked, asks_for=self.asks_for, begins=self._begins)
+
+    def _begins(self) -> None:
+        for topic in self._lacked:
+            del self._seen[topic]
+        self._lacked, self._gone = {}, set()
 
 
 def with_gone(
@@ -61,16 +85,27 @@ def with_gone(
 ) -> Resumption:
     """``resumption`` with what is lost of topics that are gone, and what the next commit has to note of them.
 
-    A position that isn't transactional doesn't tell how far its consumer group has read: it stays as it is. Raises
-    OffsetsLost if records are lost, unless ``continue_on_data_loss``.
+    A pipeline without a position begins with the topics that are there now. A position that isn't transactional doesn't
+    tell how far its consumer group has read: it stays as it is. Raises OffsetsLost if records are lost, unless
+    ``continue_on_data_loss``.
     """
+    if position is None:
+        held.begins()
     if position is None or position.delivery != "transactional":
         return resumption
     lost: list[OffsetRange] = []
     notes: dict[str, datetime | None] = {}
     ids: dict[str, str] = {}
-    for topic in sorted({*position.topics, *position.offsets.topics, *held.gone}):
+    for topic in sorted({*position.topics, *position.offsets.topics, *held.gone, *held.lacked}):
         if topic in held.ids or is_retired(topic) or not held.asks_for(topic):
+            continue
+        if topic in held.lacked:
+            perhaps = held.lacked[topic]
+            # If this run ended before it is sure, verify would doubt only what the commit names and nobody vouches for.
+            named = topic in position.offsets.topics or topic in position.gone
+            doubted = named and position.gone.get(topic, NEVER) is not None
+            if not doubted and _never_read(perhaps, position):
+                notes[topic], ids[topic] = NEVER, perhaps.id
             continue
         seen = held.gone.get(topic)
         if seen is None or position.topics.get(topic, seen.id) != seen.id:

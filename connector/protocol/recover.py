@@ -54,9 +54,13 @@ class TopicsHeld:
     clock: datetime | None = None
     """The time of the look, if ``asked_at`` is an earlier one: the look leaves out what came after that."""
     gone: Mapping[str, Seen] = field(default_factory=dict)
-    """Topics that an earlier look of this run has seen, and that Kafka no longer shows."""
+    """Topics that an earlier look of this run has seen, and that Kafka no longer has."""
+    lacked: Mapping[str, Seen] = field(default_factory=dict)
+    """Topics that an earlier look has seen, and that this one lacks, perhaps only for a moment."""
     asks_for: Callable[[str], bool] = field(default=lambda _: False, repr=False, compare=False)
     """Whether source.topics matches a name."""
+    begins: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """To be called where the pipeline has no position yet: topics that it lacks now won't be missed later."""
 
     @property
     def looked_at(self) -> datetime:

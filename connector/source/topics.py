@@ -313,10 +313,11 @@ class KafkaSource:
     def _partitions(self) -> _Partitions:
         ids, there = {}, []
         pattern = isinstance(self._options.topics, TopicPattern)
-        for topic in self._admin.describe_topics(self._named()):
+        named = self._named()
+        for topic in self._admin.describe_topics([*named, *self._looks.lacked_by(named)]):
             name = topic["name"]
             if topic["error_code"] == _UNKNOWN_TOPIC and pattern:
-                continue  # deleted since they were listed
+                continue  # deleted, or not known to this broker yet
             if topic["error_code"] == _UNKNOWN_TOPIC:
                 raise self._missing(name)
             ids[name] = self._id(topic)

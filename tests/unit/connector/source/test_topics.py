@@ -12,7 +12,7 @@ from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
 from connector.source.topics import KafkaSource
 from connector.source.until import Until
-from sinks.errors import TopicMissing
+from sinks.errors import NotAuthorized, SourceError, TopicMissing
 from sinks.offsets import Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -60,6 +60,35 @@ def test_a_missing_topic_is_named_with_the_nearest_one(
     with pytest.raises(TopicMissing) as caught:
         source.look()
     assert (caught.value.topic, "orders" in caught.value.hint) == (named, True)
+
+
+@pytest.mark.parametrize(
+    ("error_code", "lacked", "raised"),
+    [(3, {"day-1"}, None), (0, set[str](), None), (29, None, NotAuthorized), (5, None, SourceError)],
+)
+def test_a_topic_that_a_list_lacks_is_asked_for_by_name(
+    error_code: int, lacked: set[str] | None, raised: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list leaves out what the user may no longer describe, without a word."""
+    source = KafkaSource(Options.model_validate({"topics": "day-.*", "kafka": {"bootstrap.servers": "b:9092"}}))
+    listed, errors = ["day-1", "day-2"], {"day-1": 0, "day-2": 0}
+
+    def describe_topics(names: list[str]) -> Any:
+        return [{"name": name, "error_code": errors[name], "topic_id": name, "partitions": []} for name in names]
+
+    admin = SimpleNamespace(list_topics=lambda: listed, describe_topics=describe_topics)
+    monkeypatch.setattr(KafkaSource, "_admin", admin)
+    for asked in ("log_ends", "log_beginnings"):
+        monkeypatch.setattr(f"connector.source.topics.{asked}", lambda *_: {})
+    assert source.look().ids.keys() == {"day-1", "day-2"}
+    listed.remove("day-1")
+    errors["day-1"] = error_code
+    if raised is not None:
+        with pytest.raises(raised, match="day-1"):
+            source.look()
+        return
+    found = source.look()
+    assert (found.ids.keys(), found.lacked.keys()) == ({"day-1", "day-2"} - (lacked or set()), lacked)
 
 
 def test_how_long_tombstones_stay_is_asked_once_a_minute_and_only_for_sinks_with_deletes(
