@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from sinks.offsets import OffsetRange
-from sinks.recreated import is_retired
+from sinks.offsets import OffsetRange, TopicPartition
+from sinks.recreated import is_retired, topic_of
 
 
 def joined(before: Sequence[OffsetRange], more: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
@@ -35,7 +35,16 @@ def latest(before: Iterable[OffsetRange], more: Iterable[OffsetRange]) -> tuple[
 
 
 def added(gaps: Iterable[OffsetRange], before: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """What ``joined`` or ``latest`` has added to the ranges ``before``. Nobody adds to those of a retired topic."""
+    """What ``joined`` or ``latest`` has added to the ranges ``before``. That a topic has retired adds nothing."""
+    gaps = [*gaps]
     ends = {(gap.at, gap.start): gap.end for gap in before}
-    starts = ((gap, ends.get((gap.at, gap.start), gap.start)) for gap in gaps if not is_retired(gap.topic))
-    return tuple(replace(gap, start=start) for gap, start in starts if start < gap.end)
+    stayed = {(gap.at, gap.start) for gap in gaps}
+    renamed = {first: end for first, end in ends.items() if first not in stayed}
+
+    def known(gap: OffsetRange) -> int:
+        """Up to where the range was there before."""
+        as_named = TopicPartition(topic_of(gap.topic), gap.partition), gap.start
+        end = renamed.get(as_named, gap.start) if is_retired(gap.topic) else gap.start
+        return ends.get((gap.at, gap.start), end)
+
+    return tuple(replace(gap, start=known(gap)) for gap in gaps if known(gap) < gap.end)

@@ -51,7 +51,7 @@ def with_ends(
     noted = {**found.gone, **(upto.gone if upto is not None else {})}
     # What a topic got after an older version isn't missing there.
     unknown = {topic: found.all_read_to(topic) for topic in left if now} | noted
-    asked = {topic: since for topic, since in unknown.items() if topic not in held.ids and _name(topic) in topics}
+    asked = {topic: since for topic, since in unknown.items() if topic not in held.ids and _asked(topic, topics)}
     doubts = ends_unknown({topic: since for topic, since in asked.items() if since is not None})
     claim = replace(claim, unknown=(*claim.unknown, *read_twice(found, claim), *doubts))
     return claim, [*notes, *(_LEFT.format(topic) for topic in left)]
@@ -59,19 +59,32 @@ def with_ends(
 
 def ends_unknown(topics: Mapping[str, str]) -> list[str]:
     """Why a table can't be called exact whose topics are gone. ``topics``: with the time up to which all was read."""
-    if not topics:
-        return []
     told = topics.items()
     shown = [f"{name} (after {since[:19].replace('T', ' ')} UTC)" if since > _ONCE else name for name, since in told]
-    return [
-        f"{plural(len(topics), 'topic is', 'topics are')} gone from Kafka, and nobody can tell whether all records "
-        f"were read: {first_of(sorted(shown), _SHOWN)}. If no run has looked since, verify again after one. Where the "
-        "producers know that no records came later, leave the topic out of source.topics, and verify again."
-    ]
+    gone = [name for name in sorted(shown) if not name.startswith(_MARK)]
+    recreated = [name for name in sorted(shown) if name.startswith(_MARK)]
+    sentences = []
+    if gone:
+        sentences.append(
+            f"{plural(len(gone), 'topic is', 'topics are')} gone from Kafka, and nobody can tell whether all records "
+            f"were read: {first_of(gone, _SHOWN)}. If no run has looked since, verify again after one. Where the "
+            "producers know that no records came later, leave the topic out of source.topics, and verify again."
+        )
+    if recreated:
+        sentences.append(
+            f"{plural(len(recreated), 'topic was', 'topics were')} deleted and recreated, and nobody can tell whether "
+            f"all records of the old one were read: {first_of(recreated, _SHOWN)}. Where the producers know that no "
+            "records came later, verify with a list of names in place of the pattern: "
+            "--set 'source.topics=[name, name]'."
+        )
+    return sentences
 
 
-def _name(topic: str) -> str:
-    return topic.partition("/")[2] if topic.startswith(_MARK) else topic
+def _asked(topic: str, topics: Sequence[str] | TopicPattern) -> bool:
+    """Whether the file matches a topic. Who names topics in a list knows when one of them was recreated."""
+    if not topic.startswith(_MARK):
+        return topic in topics
+    return isinstance(topics, TopicPattern) and topic.partition("/")[2] in topics
 
 
 def read_twice(found: Metadata | None, claim: Claim) -> list[str]:

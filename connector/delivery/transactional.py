@@ -292,7 +292,10 @@ def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Positio
     starts = work.destination.starts(position, held, names)
     if not names:
         return None
-    epoch = retirement(work.pipeline, work.owner, position, held, names, starts)
+    goes_on = work.continue_on_data_loss
+    epoch = retirement(work.pipeline, work.owner, position, held, names, starts, continue_on_data_loss=goes_on)
+    if doubt := doubts({name: epoch.gone.get(name) for name in names.values()}):
+        log.warning("pipeline %s: %s", work.pipeline, doubt)
     committed = work.destination.retire(epoch, names)
     note = "; ".join(
         f"{topic} was recreated, the rows of the old topic are now {name}" for topic, name in names.items()

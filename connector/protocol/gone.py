@@ -7,6 +7,8 @@ read everything, and notes that time: what was written later may be missing, and
 
 One look that lacks a topic doesn't show that it was deleted: a broker may not have heard of a new topic yet. So a topic
 that the run has seen is gone only once a second look, some seconds later, lacks it as well.
+
+A topic that was deleted and recreated between two looks is gone too, under its retired name (``sinks.recreated``).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from sinks.contract import Position
 from sinks.errors import OffsetsLost
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.plurals import first_of, plural
-from sinks.recreated import is_retired
+from sinks.recreated import is_retired, retired, topic_of
 
 _SHOWN = 5
 NEVER = datetime.fromtimestamp(0, timezone.utc)
@@ -42,10 +44,11 @@ class Seen:
 
 @dataclass
 class Looks:
-    """What the looks of one run have seen. ``asks_for``: whether source.topics matches a name."""
+    """What the looks of one run have seen. ``asks_for``: whether a pattern in source.topics matches a name."""
 
     asks_for: Callable[[str], bool]
     _seen: dict[str, Seen] = field(default_factory=dict)
+    """By name. One that was recreated since has its retired name."""
     _lacked: dict[str, datetime] = field(default_factory=dict)
     """The topics of ``_seen`` that the last looks lack -> the time of the first of these looks."""
     _gone: set[str] = field(default_factory=set)
@@ -55,7 +58,7 @@ class Looks:
 
         A list leaves out what the user may no longer see, without a word. So they have to be asked for by name.
         """
-        return sorted(self._seen.keys() - self._gone - {*listed})
+        return sorted(name for name in self._seen.keys() - self._gone - {*listed} if not is_retired(name))
 
     def after(self, held: TopicsHeld) -> TopicsHeld:
         """``held`` with the topics that an earlier look has seen, and that it lacks."""
@@ -63,6 +66,10 @@ class Looks:
         for at, end in held.ends.items():
             ends[at.topic][at] = end
         open_ = {at.topic for at in held.held_back}
+        before = {topic: self._seen[topic] for topic in held.ids if topic in self._seen}
+        self._seen |= {retired(topic, seen.id): seen for topic, seen in before.items()}
+        for topic, topic_id in held.ids.items():
+            self._seen.pop(retired(topic, topic_id), None)
         self._seen |= {
             topic: Seen(topic_id, Offsets(ends[topic]), held.asked_at if topic in open_ else None)
             for topic, topic_id in held.ids.items()
@@ -97,14 +104,14 @@ def with_gone(
     notes: dict[str, datetime | None] = {}
     ids: dict[str, str] = {}
     for topic in sorted({*position.topics, *position.offsets.topics, *held.gone, *held.lacked}):
-        if topic in held.ids or is_retired(topic) or not held.asks_for(topic):
+        if topic in held.ids or not (_of_its_own(topic, position, held) if is_retired(topic) else held.asks_for(topic)):
             continue
         if topic in held.lacked:
             perhaps = held.lacked[topic]
             # If this run ended before it is sure, verify would doubt only what the commit names and nobody vouches for.
             named = topic in position.offsets.topics or topic in position.gone
             doubted = named and position.gone.get(topic, NEVER) is not None
-            if not doubted and _never_read(perhaps, position):
+            if not doubted and _never_read(topic, perhaps, position):
                 notes[topic], ids[topic] = NEVER, perhaps.id
             continue
         seen = held.gone.get(topic)
@@ -112,7 +119,7 @@ def with_gone(
             if topic not in position.gone:
                 notes[topic] = _all_read_to(topic, position)
             continue
-        never_read = _never_read(seen, position)
+        never_read = _never_read(topic, seen, position)
         lost += never_read
         known = topic in position.topics or bool(never_read)
         if known and position.gone.get(topic, _NOT_NOTED) != seen.since:
@@ -122,17 +129,50 @@ def with_gone(
     return replace(resumption, lost=(*resumption.lost, *lost), gone=notes, gone_ids=ids)
 
 
+def _of_its_own(name: str, position: Position, held: TopicsHeld) -> bool:
+    """Whether a recreated topic was seen of which the position knows nothing. Else its retirement says what is lost."""
+    seen = held.gone.get(name) or held.lacked.get(name)
+    stored = name in position.offsets.topics
+    return seen is not None and not stored and position.topics.get(topic_of(name)) != seen.id
+
+
+def of_retired(
+    position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets, *, continue_on_data_loss: bool
+) -> Resumption:
+    """What is lost of recreated topics that retire to ``names``, and what to note of them, under these names.
+
+    A new topic that has one of ``starts`` holds the records that the old one had left: nothing is lost. Of a topic in a
+    list that no look has seen, nothing is noted: who takes in the new one was told, or has said so beforehand. Raises
+    OffsetsLost if records are lost, unless ``continue_on_data_loss``.
+    """
+    lost: list[OffsetRange] = []
+    notes: dict[str, datetime | None] = {}
+    for topic, name in names.items():
+        if topic in starts.topics or position.delivery != "transactional":
+            continue
+        seen = held.gone.get(name) or held.lacked.get(name)
+        if seen is not None:
+            lost += [replace(gap, topic=name) for gap in _never_read(topic, seen, position)]
+            notes[name] = seen.since
+        elif topic not in position.gone and held.asks_for(topic):
+            notes[name] = _all_read_to(topic, position)
+    if lost and not continue_on_data_loss:
+        raise _gone(lost, doubted=all(held.asks_for(topic_of(gap.topic)) for gap in lost))
+    return Resumption(Offsets(), lost=tuple(lost), gone=notes)
+
+
 def _all_read_to(topic: str, position: Position) -> datetime:
     """The time up to which an earlier run had read everything of the topic."""
     common = position.read_to or NEVER
     return min(common, position.read_to_of.get(topic, common) or NEVER)
 
 
-def _never_read(seen: Seen, position: Position) -> list[OffsetRange]:
+def _never_read(name: str, seen: Seen, position: Position) -> list[OffsetRange]:
     """A partition that the position lacks has appeared since, and stands at 0. One that was there at first stands where
-    the pipeline began."""
-    starts = {at: max(position.offsets.get(at, 0), position.since.get(at, 0)) for at in seen.ends}
-    return [OffsetRange(*at, starts[at], end) for at, end in seen.ends.items() if starts[at] < end]
+    the pipeline began. ``name``: that of the topic in the position."""
+    ends = {TopicPartition(name, at.partition): end for at, end in seen.ends.items()}
+    starts = {at: max(position.offsets.get(at, 0), position.since.get(at, 0)) for at in ends}
+    return [OffsetRange(*at, starts[at], end) for at, end in ends.items() if starts[at] < end]
 
 
 def doubts(gone: Mapping[str, datetime | None]) -> str:
@@ -151,12 +191,13 @@ def after(since: datetime) -> str:
     return f" (after {since:%Y-%m-%d %H:%M:%S} UTC)" if since > NEVER else ""
 
 
-def _gone(lost: list[OffsetRange]) -> OffsetsLost:
+def _gone(lost: list[OffsetRange], *, doubted: bool = True) -> OffsetsLost:
+    later = "it goes on with a warning, and `lakelock verify` says UNKNOWN" if doubted else "it goes on without them"
     missing = first_of([f"[{gap.start}, {gap.end}) of {gap.topic}-{gap.partition}" for gap in lost], _SHOWN)
     return OffsetsLost(
         f"Topics were deleted with records that were never read, up to {sum(gap.span for gap in lost):,}: {missing}. "
         "This run has seen them in Kafka.",
         hint="Delete a topic only when `lakelock status` shows no lag for it. The next run doesn't know how far these "
-        "topics went: it goes on with a warning, and `lakelock verify` says UNKNOWN. With `source: {on_data_loss: "
+        f"topics went: {later}. With `source: {{on_data_loss: "
         "continue}` in the file a run goes on at once, and its commit names the lost ranges.",
     )

@@ -58,7 +58,7 @@ class TopicsHeld:
     lacked: Mapping[str, Seen] = field(default_factory=dict)
     """Topics that an earlier look has seen, and that this one lacks, perhaps only for a moment."""
     asks_for: Callable[[str], bool] = field(default=lambda _: False, repr=False, compare=False)
-    """Whether source.topics matches a name."""
+    """Whether a pattern in source.topics matches a name. A topic in a list that is gone stops the run before."""
     begins: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """To be called where the pipeline has no position yet: topics that it lacks now won't be missed later."""
 

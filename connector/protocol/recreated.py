@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from connector.protocol.gone import of_retired
 from connector.protocol.read_to import seen_to
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.topic_ids import came_back
 from sinks.contract import Epoch, Position
+from sinks.gaps import joined
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.recreated import retired
 
@@ -40,7 +42,14 @@ def of_unknown_id(position: Position, held: TopicsHeld) -> frozenset[str]:
 
 
 def retirement(
-    pipeline: str, owner: str, position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets
+    pipeline: str,
+    owner: str,
+    position: Position,
+    held: TopicsHeld,
+    names: Mapping[str, str],
+    starts: Offsets,
+    *,
+    continue_on_data_loss: bool = False,
 ) -> Epoch:
     """The epoch after which the old topics have the names ``names``, and the new ones are read from ``starts``.
 
@@ -48,9 +57,11 @@ def retirement(
     the next epoch reports them as lost. The epoch is one commit: a crash before it leaves the old names, and the next
     run retires the topics again; a crash after it leaves the new names.
 
-    Raises TopicRecreated if a new one has retired before, and would be read again.
+    Raises TopicRecreated if a new one has retired before, and would be read again; OffsetsLost if this run has seen
+    records of an old one that were never read, unless ``continue_on_data_loss``.
     """
     _refuse_read_again(position, held, names, starts)
+    ended = of_retired(position, held, names, starts, continue_on_data_loss=continue_on_data_loss)
 
     def moved(offsets: Offsets, of_both: Callable[[int, int], int]) -> Offsets:
         stored: dict[TopicPartition, int] = {}
@@ -67,15 +78,15 @@ def retirement(
     epoch = Epoch.of_no_records(position, pipeline=pipeline, owner=owner)
     return replace(
         epoch,
-        offsets=moved(position.offsets, max),
+        offsets=Offsets({**moved(position.offsets, max), **{gap.at: gap.end for gap in ended.lost}}),
         topics={
             **{names.get(topic, topic): topic_id for topic, topic_id in position.topics.items()},
             **{topic: held.ids[topic] for topic in names},
         },
         since=moved(position.since, min),
-        lost=renamed(position.lost),
+        lost=joined(renamed(position.lost), ended.lost),
         missed=renamed(position.missed),
-        gone={names.get(topic, topic): since for topic, since in position.gone.items()},
+        gone={**{names.get(topic, topic): since for topic, since in position.gone.items()}, **ended.gone},
         delivery=position.delivery,
         # Those of other topics stay: they tell whether a log was cut.
         leaders={

@@ -67,7 +67,7 @@ class KafkaSource:
         self._admin_client: KafkaAdminClient | None = None
         self._reader: KafkaConsumer | None = None
         self._open = OpenTransactions(options.kafka_options)
-        self._looks = Looks(options.topics.__contains__)
+        self._looks = Looks(lambda name: isinstance(options.topics, TopicPattern) and name in options.topics)
 
     @property
     def _admin(self) -> KafkaAdminClient:

@@ -55,6 +55,8 @@ def doubts(*, gone: dict[str, str | None], topics: Any = DAYS, now: bool = True,
         ({}, False, DAYS, False),  # it may have been there then
         ({"day-27": SINCE}, True, ["day-28"], False),  # the user has left it out
         ({"#27/day-27": SINCE}, False, DAYS, True),  # and was recreated since
+        ({"#27/day-27": None}, False, DAYS, False),
+        ({"#27/day-27": SINCE}, False, ["day-27"], False),  # the way out
     ],
 )
 def test_a_table_whose_topic_is_gone_is_exact_only_if_it_was_read_to_its_end(
@@ -62,6 +64,14 @@ def test_a_table_whose_topic_is_gone_is_exact_only_if_it_was_read_to_its_end(
 ) -> None:
     said = doubts(gone=gone, topics=topics, now=now)
     assert ("day-27 (after 2026-11-27 22:00:00 UTC)" in said) == doubtful == bool(said)
+
+
+def test_a_recreated_topic_has_a_way_out_of_its_own() -> None:
+    said = doubts(gone={"#27/day-27": SINCE, "day-26": SINCE}, now=False)
+    assert said.count("1 topic ") == 2
+    assert "deleted and recreated" in said
+    assert "--set 'source.topics=[name, name]'" in said
+    assert "leave the topic out" not in doubts(gone={"#27/day-27": SINCE}, now=False)
 
 
 def test_where_no_run_had_read_everything_no_time_is_said() -> None:
