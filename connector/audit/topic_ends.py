@@ -52,13 +52,16 @@ def with_ends(
     # What a topic got after an older version isn't missing there.
     unknown = {topic: found.all_read_to(topic) for topic in left if now} | noted
     asked = {topic: since for topic, since in unknown.items() if topic not in held.ids and _asked(topic, topics)}
-    doubts = ends_unknown({topic: since for topic, since in asked.items() if since is not None})
+    doubts = ends_unknown({topic: since for topic, since in asked.items() if since is not None}, claim.delivery)
     claim = replace(claim, unknown=(*claim.unknown, *read_twice(found, claim), *doubts))
     return claim, [*notes, *(_LEFT.format(topic) for topic in left)]
 
 
-def ends_unknown(topics: Mapping[str, str]) -> list[str]:
+def ends_unknown(topics: Mapping[str, str], delivery: str = "transactional") -> list[str]:
     """Why a table can't be called exact whose topics are gone. ``topics``: with the time up to which all was read."""
+    again = "If no run has looked since, verify again after one."
+    if delivery != "transactional":
+        again = f"With delivery: {delivery} no run notes it."
     told = topics.items()
     shown = [f"{name} (after {since[:19].replace('T', ' ')} UTC)" if since > _ONCE else name for name, since in told]
     gone = [name for name in sorted(shown) if not name.startswith(_MARK)]
@@ -67,8 +70,8 @@ def ends_unknown(topics: Mapping[str, str]) -> list[str]:
     if gone:
         sentences.append(
             f"{plural(len(gone), 'topic is', 'topics are')} gone from Kafka, and nobody can tell whether all records "
-            f"were read: {first_of(gone, _SHOWN)}. If no run has looked since, verify again after one. Where the "
-            "producers know that no records came later, leave the topic out of source.topics, and verify again."
+            f"were read: {first_of(gone, _SHOWN)}. {again} Where the producers know that no records came later, "
+            "leave the topic out of source.topics, and verify again."
         )
     if recreated:
         sentences.append(

@@ -1,5 +1,6 @@
 """What the auditor says of topics that came back, or are gone from Kafka."""
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -96,3 +97,10 @@ def test_the_auditor_reads_what_a_commit_notes_packed_or_not(partitions: int) ->
     found = metadata(CommitMetadata.at("p", position).to_json(), version=1, pipeline="p")
     assert found is not None
     assert (found.gone, found.read_to) == ({"day-27": SINCE, "day-28": None}, SINCE)
+
+
+def test_with_a_weaker_delivery_it_is_not_said_that_another_run_helps() -> None:
+    found = meta(offsets={DAY: 600}, topics={"day-27": "27"}, read_to=SINCE)
+    claim, _ = with_ends(replace(CLAIM, delivery="idempotent"), [], found, Held({}, {}, {}), None, DAYS, now=True)
+    assert "were read: day-27" in claim.unknown[-1]
+    assert "With delivery: idempotent no run notes it. Where the producers" in claim.unknown[-1]
