@@ -292,10 +292,11 @@ def _retired(work: Work, position: Position | None, held: TopicsHeld) -> Positio
     starts = work.destination.starts(position, held, names)
     if not names:
         return None
-    goes_on = work.continue_on_data_loss
-    epoch = retirement(work.pipeline, work.owner, position, held, names, starts, continue_on_data_loss=goes_on)
+    epoch = retirement(work.pipeline, work.owner, position, held, names, starts)
     if doubt := doubts({name: epoch.gone.get(name) for name in names.values()}):
         log.warning("pipeline %s: %s", work.pipeline, doubt)
+    for gap in epoch.lost_now:
+        log.warning("pipeline %s: %s was never read before the topic was recreated: it is lost", work.pipeline, gap)
     committed = work.destination.retire(epoch, names)
     note = "; ".join(
         f"{topic} was recreated, the rows of the old topic are now {name}" for topic, name in names.items()

@@ -80,9 +80,7 @@ def would_resume(
     `stands`."""
     if position and config.source.takes_recreated and (names := recreated(position, held)):
         starts = recreated_starts(config, position, held, names)
-        goes_on = config.source.continue_on_data_loss
-        epoch = retirement(config.name, assembly.run, position, held, names, starts, continue_on_data_loss=goes_on)
-        position = epoch.position()
+        position = retirement(config.name, assembly.run, position, held, names, starts).position()
         offsets = position.offsets
     stood, goes_on = position and position.moved_to(offsets), config.source.continue_on_data_loss
     return resumed(stood, held, assembly.source, continue_on_data_loss=goes_on), position

@@ -94,7 +94,7 @@ def with_gone(
 
     A pipeline without a position begins with the topics that are there now. A position that isn't transactional doesn't
     tell how far its consumer group has read: it stays as it is. Raises OffsetsLost if records are lost, unless
-    ``continue_on_data_loss``.
+    ``continue_on_data_loss``, or they are of a topic in a list that was recreated: see ``of_retired``.
     """
     if position is None:
         held.begins()
@@ -124,8 +124,9 @@ def with_gone(
         known = topic in position.topics or bool(never_read)
         if known and position.gone.get(topic, _NOT_NOTED) != seen.since:
             notes[topic], ids[topic] = seen.since, seen.id
-    if lost and not continue_on_data_loss:
-        raise _gone(lost)
+    unsaid = [gap for gap in lost if held.asks_for(topic_of(gap.topic))]
+    if unsaid and not continue_on_data_loss:
+        raise _gone(unsaid)
     return replace(resumption, lost=(*resumption.lost, *lost), gone=notes, gone_ids=ids)
 
 
@@ -136,14 +137,12 @@ def _of_its_own(name: str, position: Position, held: TopicsHeld) -> bool:
     return seen is not None and not stored and position.topics.get(topic_of(name)) != seen.id
 
 
-def of_retired(
-    position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets, *, continue_on_data_loss: bool
-) -> Resumption:
+def of_retired(position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets) -> Resumption:
     """What is lost of recreated topics that retire to ``names``, and what to note of them, under these names.
 
     A new topic that has one of ``starts`` holds the records that the old one had left: nothing is lost. Of a topic in a
-    list that no look has seen, nothing is noted: who takes in the new one was told, or has said so beforehand. Raises
-    OffsetsLost if records are lost, unless ``continue_on_data_loss``.
+    list that no look has seen, nothing is noted: who takes in the new one was told, or has said so beforehand. So what
+    is lost is named, and stops nothing.
     """
     lost: list[OffsetRange] = []
     notes: dict[str, datetime | None] = {}
@@ -156,8 +155,6 @@ def of_retired(
             notes[name] = seen.since
         elif topic not in position.gone and held.asks_for(topic):
             notes[name] = _all_read_to(topic, position)
-    if lost and not continue_on_data_loss:
-        raise _gone(lost, doubted=all(held.asks_for(topic_of(gap.topic)) for gap in lost))
     return Resumption(Offsets(), lost=tuple(lost), gone=notes)
 
 
@@ -191,13 +188,12 @@ def after(since: datetime) -> str:
     return f" (after {since:%Y-%m-%d %H:%M:%S} UTC)" if since > NEVER else ""
 
 
-def _gone(lost: list[OffsetRange], *, doubted: bool = True) -> OffsetsLost:
-    later = "it goes on with a warning, and `lakelock verify` says UNKNOWN" if doubted else "it goes on without them"
+def _gone(lost: list[OffsetRange]) -> OffsetsLost:
     missing = first_of([f"[{gap.start}, {gap.end}) of {gap.topic}-{gap.partition}" for gap in lost], _SHOWN)
     return OffsetsLost(
         f"Topics were deleted with records that were never read, up to {sum(gap.span for gap in lost):,}: {missing}. "
         "This run has seen them in Kafka.",
         hint="Delete a topic only when `lakelock status` shows no lag for it. The next run doesn't know how far these "
-        f"topics went: {later}. With `source: {{on_data_loss: "
+        "topics went: it goes on with a warning, and `lakelock verify` says UNKNOWN. With `source: {on_data_loss: "
         "continue}` in the file a run goes on at once, and its commit names the lost ranges.",
     )

@@ -48,8 +48,6 @@ def retirement(
     held: TopicsHeld,
     names: Mapping[str, str],
     starts: Offsets,
-    *,
-    continue_on_data_loss: bool = False,
 ) -> Epoch:
     """The epoch after which the old topics have the names ``names``, and the new ones are read from ``starts``.
 
@@ -57,11 +55,11 @@ def retirement(
     the next epoch reports them as lost. The epoch is one commit: a crash before it leaves the old names, and the next
     run retires the topics again; a crash after it leaves the new names.
 
-    Raises TopicRecreated if a new one has retired before, and would be read again; OffsetsLost if this run has seen
-    records of an old one that were never read, unless ``continue_on_data_loss``.
+    What this run has seen of an old one, and not read, is named as lost. Raises TopicRecreated if a new one has retired
+    before, and would be read again.
     """
     _refuse_read_again(position, held, names, starts)
-    ended = of_retired(position, held, names, starts, continue_on_data_loss=continue_on_data_loss)
+    ended = of_retired(position, held, names, starts)
 
     def moved(offsets: Offsets, of_both: Callable[[int, int], int]) -> Offsets:
         stored: dict[TopicPartition, int] = {}
