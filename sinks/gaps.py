@@ -41,10 +41,10 @@ def added(gaps: Iterable[OffsetRange], before: Iterable[OffsetRange]) -> tuple[O
     stayed = {(gap.at, gap.start) for gap in gaps}
     renamed = {first: end for first, end in ends.items() if first not in stayed}
 
-    def known(gap: OffsetRange) -> int:
-        """Up to where the range was there before."""
+    def new(gap: OffsetRange) -> OffsetRange:
+        """The range without what was there before."""
         as_named = TopicPartition(topic_of(gap.topic), gap.partition), gap.start
         end = renamed.get(as_named, gap.start) if is_retired(gap.topic) else gap.start
-        return ends.get((gap.at, gap.start), end)
+        return replace(gap, start=min(ends.get((gap.at, gap.start), end), gap.end))
 
-    return tuple(replace(gap, start=known(gap)) for gap in gaps if known(gap) < gap.end)
+    return tuple(each for each in map(new, gaps) if each.start < each.end)

@@ -10,21 +10,17 @@ from connector.spark.compat import local_table
 from sinks.errors import BadRecord
 from sinks.kafka import UNFIT_TIMESTAMP, spark_reader
 from sinks.offsets import OffsetRange, Offsets
-from sinks.spark.sql import identifier
-from sinks.spark.types import sql_type
+from sinks.spark.types import no_rows, sql_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 HEADER_TYPE = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
-_NO_RECORDS = [
-    f"CAST(NULL AS {sql_type}) AS {name}"
-    for name, sql_type in {
-        "key": "BINARY", "value": "BINARY", "topic": "STRING", "partition": "INT", "offset": "BIGINT",
-        "timestamp": "TIMESTAMP", "headers": HEADER_TYPE,
-    }.items()
-]  # fmt: skip
+_COLUMNS = {
+    "key": "BINARY", "value": "BINARY", "topic": "STRING", "partition": "INT", "offset": "BIGINT",
+    "timestamp": "TIMESTAMP", "headers": HEADER_TYPE,
+}  # fmt: skip
 
 _MOST_MILLIS = (2**63 - 1) // 1000
 """A TIMESTAMP counts microseconds in 64 bits."""
@@ -74,13 +70,12 @@ def tasks_for(ranges: Sequence[OffsetRange]) -> int:
 
 def no_records(spark: SparkSession) -> DataFrame:
     """An empty DataFrame with the columns of Spark's Kafka source."""
-    return spark.range(0).selectExpr(*_NO_RECORDS)
+    return no_rows(spark, _COLUMNS)
 
 
 def nothing_like(frame: DataFrame) -> DataFrame:
     """An empty DataFrame with the columns of another one, and nothing to compute."""
-    columns = (f"CAST(NULL AS {sql_type(each.dataType)}) AS {identifier(each.name)}" for each in frame.schema)
-    return frame.sparkSession.range(0).selectExpr(*columns)
+    return no_rows(frame.sparkSession, {each.name: sql_type(each.dataType) for each in frame.schema})
 
 
 def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
