@@ -55,6 +55,7 @@ _JAVA = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 _LOG_STORE = "spark.delta.logStore.s3a.impl"
+_LOCAL_LOG_STORE = "spark.delta.logStore.file.impl"
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -64,6 +65,8 @@ DELTA = {
 """Without these settings Spark can't read or write Delta tables, or not safely on S3."""
 SAFE = {
     **DELTA,
+    # On a local disk Delta looks whether a commit is there, and then renames over whatever is.
+    _LOCAL_LOG_STORE: jars.LOCAL_LOG_STORE,
     # Spark 4's own default: a sum that overflows is an error instead of another number.
     "spark.sql.ansi.enabled": "true",
     # A timestamp without a time zone in a record must not depend on the machine.
@@ -266,8 +269,8 @@ def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str
     """The settings that weren't submitted. They come too late for the driver's JVM, its jars and its memory."""
     safe = dict(SAFE)
     if not any(jars.LOG_STORE_JAR.name in submitted.get(name, "") for name in ("spark.jars", _CLASS_PATH)):
-        # Without its jar, a table on s3a:// is refused with a reason, instead of failing on a missing class.
-        del safe[_LOG_STORE]
+        # Without the jar, a table on s3a:// is refused with a reason, instead of failing on a missing class.
+        del safe[_LOG_STORE], safe[_LOCAL_LOG_STORE]
     settings = {name: value for name, value in {**safe, **options}.items() if name not in submitted}
     java = submitted.get(_EXECUTOR_JAVA, options.get(_EXECUTOR_JAVA, ""))
     return {**settings, _EXECUTOR_JAVA: f"{_EVERYWHERE} {java}".strip()}

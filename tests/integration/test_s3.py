@@ -214,9 +214,10 @@ with session(dict(pair.split("=", 1) for pair in pairs), name=number) as spark:
 def test_three_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they_do(
     bucket: Bucket, tmp_path: Path
 ) -> None:
-    """Each driver's every write came back as done. On s3a:// commits are conditional, on s3:// they are Delta's own."""
+    """Each driver's every write came back as done. On s3a:// commits are conditional, on s3:// they are Delta's own, on
+    the local disk they are hard links."""
     writers, turns = 3, 5
-    tables = [f"s3a://{bucket.s3.bucket}/safe", f"s3://{bucket.s3.bucket}/unsafe"]
+    tables = [f"s3a://{bucket.s3.bucket}/safe", f"s3://{bucket.s3.bucket}/unsafe", f"file:{tmp_path}/local"]
     with S3Proxy(bucket.s3.endpoint, change=slow_commits(0.15)) as proxy:
         options = {
             **SHORT_LIVED,
@@ -244,7 +245,7 @@ def test_three_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they
             readers = [threading.Thread(target=lambda c=child: said.extend(c.stdout)) for child in children]
             for reader in readers:
                 reader.start()
-            for scheme in ("s3a", "s3"):
+            for scheme in ("s3a", "s3", "file"):
                 wait_until(lambda at=scheme: len(list(tmp_path.glob(f"{at}-[0-9]"))) == writers, 300, scheme)
                 (tmp_path / f"{scheme}-go").touch()
             assert [child.wait(300) for child in children] == [0] * writers
@@ -264,6 +265,7 @@ def test_three_drivers_at_once_lose_no_commit_and_with_deltas_own_log_store_they
         lost[table] = set(told) - set(there)
     assert lost[tables[0]] == set()
     assert lost[tables[1]] != set()
+    assert lost[tables[2]] == set()
 
 
 @pytest.mark.breadth

@@ -34,6 +34,8 @@ _POMS = Path(__file__).parent
 LOG_STORE_JAR = _POMS / "lakelock-s3.jar"
 """The jar with the log store `LOG_STORE`, which makes Delta's commits on S3 conditional writes."""
 LOG_STORE = "lakelock.ConditionalLogStore"
+LOCAL_LOG_STORE = "lakelock.LocalLogStore"
+"""Makes Delta's commits on a local disk hard links. In `LOG_STORE_JAR`, too."""
 READER_JAR = _POMS / "lakelock-kafka.jar"
 """The jar with the columnar reader of Kafka, see `connector.source.columnar`. For Spark 4."""
 PROTOBUF_JAR = _POMS / "lakelock-protobuf.jar"

@@ -65,10 +65,12 @@ def test_what_was_submitted_stays_and_only_what_correctness_needs_is_added() -> 
     )
 
 
-def test_the_log_store_is_chosen_where_its_jar_was_submitted() -> None:
-    store = "spark.delta.logStore.s3a.impl"
-    assert store not in _added({}, {"spark.jars": "/theirs.jar"})
-    assert _added({}, {"spark.jars": "/theirs.jar,/there/lakelock-s3.jar"})[store] == "lakelock.ConditionalLogStore"
+@pytest.mark.parametrize(("scheme", "store"), [("s3a", "ConditionalLogStore"), ("file", "LocalLogStore")])
+def test_the_log_store_is_chosen_where_its_jar_was_submitted(scheme: str, store: str) -> None:
+    setting = f"spark.delta.logStore.{scheme}.impl"
+    assert setting not in _added({}, {"spark.jars": "/theirs.jar"})
+    assert _added({}, {"spark.jars": "/theirs.jar,/there/lakelock-s3.jar"})[setting] == f"lakelock.{store}"
+    assert _defaults({}, s3=False, short=lambda: False)[setting] == f"lakelock.{store}"
 
 
 @pytest.mark.parametrize("version", ["3.5.7", "3.5.4-amzn-0", "4.0.1"])
