@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.config import OTHER, PipelineConfig
+from connector.config import OTHER, DeltaAppendSink, PipelineConfig
 from connector.decode.own_columns import OwnColumns
 from connector.decode.records import ROUTE, TOMBSTONE
 from connector.derive.derivation import Derivation
@@ -22,6 +22,9 @@ from sinks.spark.sql import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+ROWS_PER_FILE = 100_000
+"""Up to this number of rows, one task appends them: a table's rows are few beside the epoch's."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,14 @@ class RoutedTable:
     def differs(self) -> bool:
         """Whether the table refuses more rows than its template."""
         return self.problem != self.template.usual
+
+    def made(self, records: DataFrame, epoch: Epoch, count: int) -> DataFrame:
+        """The rows that an epoch's ``records`` of this table make. ``count``: of the records.
+
+        Every task of the epoch has some records of each table, and would write a small file for them.
+        """
+        rows = self.output.derivation.reduce(records, epoch)
+        return rows.coalesce(1 + count // ROWS_PER_FILE) if isinstance(self.config.sinks[0], DeltaAppendSink) else rows
 
 
 def where(name: str) -> str:

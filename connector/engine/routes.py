@@ -241,7 +241,7 @@ class Routes:
             if stands is not None:
                 mine = without_rows_there(routed.output.table, stands.version, mine, RECORD)
         taken = self._as_taken(mine, routed.template.own, keyed=routed.keyed)
-        return routed.sink.hold(epoch, routed.output.derivation.reduce(taken, epoch), count)
+        return routed.sink.hold(epoch, routed.made(taken, epoch, count), count)
 
     @contextmanager
     def _seen_by_all(self, rows: DataFrame) -> Iterator[None]:

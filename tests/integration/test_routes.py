@@ -24,6 +24,7 @@ from connector.cli.app import app
 from connector.config import parse
 from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.protocol.steps import Event, Step
+from connector.source.records import RECORDS_PER_TASK
 from sinks.errors import (
     BadRecord,
     ConfigurationError,
@@ -71,6 +72,16 @@ def test_each_record_is_in_the_table_that_it_names(routed: Routed, sink: Any) ->
     # A table that gets no row of an epoch gets no commit.
     assert (routed.epochs("a"), routed.epochs("b"), routed.epochs("c")) == ([1], [1, 2], [2])
     assert routed.run(sink=sink).epochs == 0
+
+
+@pytest.mark.breadth
+def test_a_table_gets_one_file_from_many_tasks(routed: Routed) -> None:
+    every = 4 * RECORDS_PER_TASK
+    routed.send(*(("ab"[number % 2], f"k{number}", number) for number in range(every)), partition=None)
+    assert routed.run().rows == every
+    for name in ("a", "b"):
+        assert len(routed.rows(name)) == every // 2
+        assert len(list((routed.lake.folder / name).glob("*.parquet"))) == 1
 
 
 @pytest.mark.parametrize(
