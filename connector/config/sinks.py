@@ -268,7 +268,7 @@ class S3ObjectsSink(ListedSink):
     format: Literal["parquet", "json_lines"] = "parquet"
     """The file format of the objects."""
     partition_by: AnyColumns = ()
-    """The columns to partition by, in folders named as Hive names them (``day=2026-11-01/``)."""
+    """The columns to partition by, in folders named as Hive names them (``day=2026-11-01/``). A TIMESTAMP is in UTC."""
     endpoint: Name | None = None
     """The endpoint URL of a store other than AWS S3."""
     region: Name | None = None

@@ -269,7 +269,8 @@ class Other(NoTable):
 
     def unfit(self, rows: DataFrame) -> Sequence[Limit]:
         """What the sink can't hold of decoded records: values of its partition columns."""
-        return [limit for name in self.partition_by for limit in of_partition(name, rows.schema[name].dataType)]
+        kinds = {name: rows.schema[name].dataType for name in self.partition_by}
+        return [limit for name, kind in kinds.items() for limit in of_partition(name, kind, in_utc=True)]
 
     def two_phase(self, _: str) -> TwoPhaseSink[DataFrame]:
         """The sink itself."""

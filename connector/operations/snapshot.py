@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,10 @@ from connector.engine.decoders import decoders
 from connector.engine.outputs import s3_objects
 from connector.source.records import no_records
 from connector.spark.in_use import shared_session
-from connector.spark.session import isolated
+from connector.spark.session import SAFE, isolated
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.metadata import CommitMetadata
+from sinks.delta.shape import ZONE
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.kafka import Clients, spark_reader
@@ -122,9 +123,10 @@ def snapshot_of(config: PipelineConfig, spark: SparkSession, epoch: int | None) 
             opened[sink.place] = partial(spark.sql, sql[sink.place])
         elif isinstance(sink, S3ObjectsSink):
             stored = s3_objects(spark, sink, pipeline=config.name)
-            urls = [stored.url(entry["key"]) for entry in stored.objects(done.epoch.number)]
-            objects[sink.place] = urls
-            opened[sink.place] = partial(_objects, spark, sink, urls, partial(_columns, config, spark, sink))
+            zones = {stored.url(entry["key"]): entry["zone"] for entry in stored.objects(done.epoch.number)}
+            objects[sink.place] = list(zones)
+            then = config.spark_options.get(ZONE, SAFE[ZONE])
+            opened[sink.place] = partial(_objects, spark, sink, zones, then, partial(_columns, config, spark, sink))
         elif isinstance(sink, KafkaTopicSink):
             _refuse_another(sink.place, reads, _id_of(sink.topic, config), "offsets")
             opened[sink.place] = partial(_messages, spark, config, reads["ends"])
@@ -213,26 +215,54 @@ def _columns(config: PipelineConfig, spark: SparkSession, sink: S3ObjectsSink) -
 
 
 def _objects(
-    spark: SparkSession, sink: S3ObjectsSink, urls: Sequence[str], columns: Callable[[], StructType | None]
+    spark: SparkSession,
+    sink: S3ObjectsSink,
+    zones: Mapping[str, str | None],
+    then: str,
+    columns: Callable[[], StructType | None],
 ) -> DataFrame:
-    """The rows of these objects, by the sink's columns. The session needs S3A's jars and credentials."""
+    """The rows of these objects, by the sink's columns. The session needs S3A's jars and credentials.
+
+    ``zones``: the objects' URLs, each with the time zone of the timestamps in its folders' names; ``then``: that of the
+    runs of an earlier version, whose objects have None.
+    """
     reader = spark.read.option("basePath", sink.place.replace("s3://", "s3a://", 1))
     settings = {"endpoint": sink.endpoint, "endpoint.region": sink.region}
     for name, value in {**settings, "path.style.access": "true" if sink.path_style else None}.items():
         if value is not None:
             reader = reader.option(f"fs.s3a.{name}", value)
-    places = [url.replace("s3://", "s3a://", 1) for url in urls]
-    load = partial(_loaded, sink.format, places)
+    by_zone: dict[str, list[str]] = {} if zones else {then: []}
+    for url, zone in zones.items():
+        by_zone.setdefault(then if zone is None else zone, []).append(url.replace("s3://", "s3a://", 1))
     known = columns()
     if known is None:
+        places = [each for group in by_zone.values() for each in group]
         with with_settings(spark, _AS_TEXT):
-            known = load(reader.option("prefersDecimal", "true")).schema
+            known = _loaded(sink.format, places, reader.option("prefersDecimal", "true")).schema
+    elif None in zones.values():
+        _tell_of_the_zone(sink, known, then, str(spark.conf.get(ZONE)))
     # Without this mode, a JSON value of another type is null.
-    return load(reader.schema(known).option("mode", "FAILFAST"))
+    reader = reader.schema(known).option("mode", "FAILFAST")
+    read = [_loaded(sink.format, group, reader.option("timeZone", zone)) for zone, group in by_zone.items()]
+    return reduce(lambda one, other: one.unionByName(other), read)
 
 
 def _loaded(kind: str, places: list[str], reader: DataFrameReader) -> DataFrame:
     return reader.parquet(*places) if kind == "parquet" else reader.json(places)
+
+
+def _tell_of_the_zone(sink: S3ObjectsSink, columns: StructType, then: str, now: str) -> None:
+    """Warn where the times of an earlier version's folders are in a zone that nothing tells. ``now``: the session's."""
+    from pyspark.sql.types import TimestampType
+
+    partitions = {name.lower() for name in sink.partition_by}
+    of_time = [each.name for each in columns if each.name.lower() in partitions and each.dataType == TimestampType()]
+    if of_time and then != now:
+        log.warning(
+            "%s: an earlier version of Lakelock didn't note in which time zone it wrote %s into the names of folders. "
+            "It is read as %s. If these runs had another zone, say it in a copy of the file, as spark: {%s: %s}.",
+            sink.place, ", ".join(of_time), then, ZONE, now,
+        )  # fmt: skip
 
 
 def _messages(spark: SparkSession, config: PipelineConfig, ends: Mapping[str, Mapping[str, int]]) -> DataFrame:

@@ -43,6 +43,9 @@ class Manifest:
     after: int | None = None
     """The last epoch whose objects are named by the manifests before this one; 0: there are none. None: an earlier
     version wrote it, and doesn't say."""
+    zone: str | None = None
+    """The time zone of the timestamps in the names of the objects' folders. None: an earlier version took that of its
+    session, and doesn't say it."""
 
     @property
     def rows(self) -> int:
@@ -71,6 +74,8 @@ class Manifest:
         }
         if self.after is not None:
             fields["after"] = self.after
+        if self.zone is not None:
+            fields["zone"] = self.zone
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -95,6 +100,7 @@ class Manifest:
                 prepared=fields["prepared"],
                 time=datetime.fromisoformat(fields["time"]),
                 after=fields.get("after"),
+                zone=fields.get("zone"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise SinkError(

@@ -18,6 +18,8 @@ class Receipts:
     epoch: int
     attempt: int
     uploads: Sequence[Receipt]
+    zone: str | None = None
+    """The time zone of the timestamps in folders' names. None: an earlier version took that of its session."""
 
     def to_json(self) -> bytes:
         """The receipts as JSON in UTF-8."""
@@ -27,6 +29,8 @@ class Receipts:
             "attempt": self.attempt,
             "uploads": [each._asdict() for each in self.uploads],
         }
+        if self.zone is not None:
+            fields["zone"] = self.zone
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -40,7 +44,7 @@ class Receipts:
                     hint="Upgrade lakelock to the version that wrote it, or a later one.",
                 )
             uploads = [Receipt(*(each[name] for name in Receipt._fields)) for each in fields["uploads"]]
-            return cls(int(fields["epoch"]), int(fields["attempt"]), uploads)
+            return cls(int(fields["epoch"]), int(fields["attempt"]), uploads, fields.get("zone"))
         except (ValueError, KeyError, TypeError) as error:
             raise SinkError(
                 f"{key} isn't a list of prepared uploads ({error!r}).",

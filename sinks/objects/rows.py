@@ -4,8 +4,8 @@
   (intervals, variants, void) are refused.
 * **JSON lines**: Spark's ``to_json``, in UTC with microseconds, binary as Base64. A null is written as ``null``, so
   that every line has every column.
-* **partitions**: the key contains the partition columns as text (timestamps in the session's time zone), and the object
-  doesn't.
+* **partitions**: the key contains the partition columns as text, and the object doesn't. A timestamp's text is in UTC
+  whatever the session's time zone is: the text names no zone, and sessions of other zones read it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from sinks.spark.worker_code import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
+ZONE = "UTC"
+"""The time zone of the timestamps in folders' names. Receipts and manifests note it: earlier versions took that of the
+session."""
 _ODD = ("DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType", "VariantType", "NullType")
 """Types by name, because not every Spark version has all of them."""
 
@@ -51,7 +54,7 @@ def upload(rows: DataFrame, target: Target, *, url: str) -> tuple[list[Receipt],
         target = replace(target, partition_by=tuple(parts))
     observed, fingerprint = fingerprinted(rows)
     row = F.struct(*[F.col(identifier(name)) for name in rows.columns if name not in parts])
-    values = F.array(*[F.col(identifier(name)).cast("string") for name in parts]).cast("array<string>")
+    values = F.array(*[F.expr(_in_folder(rows.schema[name])) for name in parts]).cast("array<string>")
     shaped = observed.select(
         (F.to_json(row, AS_JSON) if target.format == "json_lines" else row).alias("row"),
         *([F.to_json(values).alias("at")] if parts else []),
@@ -110,6 +113,16 @@ def partition_columns(schema: StructType, partition_by: Sequence[str], kind: For
             hint="Change partition_by, or cast the column (for example to STRING) in the pipeline's transform.",
         )
     return [field.name for field in parts]
+
+
+def _in_folder(column: StructField) -> str:
+    """SQL of a partition column's text."""
+    from pyspark.sql.types import TimestampType
+
+    value = identifier(column.name)
+    if isinstance(column.dataType, TimestampType):
+        value = f"TIMESTAMP_NTZ'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, 0.000001BD) * unix_micros({value})"
+    return f"CAST({value} AS STRING)"
 
 
 def _without_parquet(kind: DataType) -> bool:

@@ -48,7 +48,7 @@ from sinks.objects.bucket import Bucket, UploadLost, unsafe
 from sinks.objects.layout import Layout
 from sinks.objects.manifest import Manifest, Manifests, gone
 from sinks.objects.receipts import Receipts
-from sinks.objects.rows import upload
+from sinks.objects.rows import ZONE, upload
 from sinks.objects.upload import METADATA, Format, Receipt, Target
 from sinks.s3.client import S3Options, bucket_and_prefix
 
@@ -110,7 +110,10 @@ class S3Objects:
         return manifest.position if manifest else None
 
     def objects(self, epoch: int) -> list[dict[str, Any]]:
-        """``key``, ``rows``, ``bytes`` and ``sha256`` of all objects of the epochs up to ``epoch``.
+        """``key``, ``rows``, ``bytes``, ``sha256`` and ``zone`` of all objects of the epochs up to ``epoch``.
+
+        ``zone`` is the time zone of the timestamps in the names of the object's folders. None: an earlier version took
+        that of its session, and doesn't say it.
 
         It never changes, unless something removes manifests, as a rule of the bucket does. Then a warning names the
         epochs whose objects are left out.
@@ -119,7 +122,7 @@ class S3Objects:
         if left_out := gone(manifests, epoch):
             epochs = ", ".join(f"{first} to {last}" for first, last in left_out)
             log.warning("the manifests of epochs %s are gone from %s: their objects are left out", epochs, self._name)
-        return [dict(each) for manifest in manifests for each in manifest.objects]
+        return [{**each, "zone": manifest.zone} for manifest in manifests for each in manifest.objects]
 
     def remind(self, epoch: Epoch, reads: Mapping[str, Any], *, done: bool) -> Position | None:
         """Put the last manifest anew, if a rule of the bucket removes them. See ``sinks.optional.Forgetful``.
@@ -177,7 +180,7 @@ class S3Objects:
         )
         uploads, found = upload(rows, target, url=self._name)
         key = self._layout.receipt(epoch.attempt, call)
-        body = Receipts(epoch.number, epoch.attempt, uploads).to_json()
+        body = Receipts(epoch.number, epoch.attempt, uploads, ZONE).to_json()
         self._bucket.put(key, body)
         if not self._safe:
             # The fence needs conditional writes, and a store that ignores the condition doesn't report it.
@@ -197,7 +200,8 @@ class S3Objects:
             return there
         key = prepared.receipt["prepared"]
         try:
-            uploads = self._receipts(key).uploads
+            receipts = self._receipts(key)
+            uploads = receipts.uploads
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 list(pool.map(self._complete, uploads))
         except PreparedLost:
@@ -216,6 +220,7 @@ class S3Objects:
             key,
             datetime.now(timezone.utc),
             after=epoch.expected.epoch if epoch.expected is not None else 0,
+            zone=receipts.zone,
         )
         return self._put(manifest, epoch)
 

@@ -39,19 +39,21 @@ class Limit:
     """The columns that the limit is about; empty: nobody asked."""
 
 
-def of_partition(column: str, kind: DataType, *, folder: str | None = None, made: str | None = None) -> list[Limit]:
+def of_partition(
+    column: str, kind: DataType, *, folder: str | None = None, made: str | None = None, in_utc: bool = False
+) -> list[Limit]:
     """The limits of a partition column. ``folder`` is its name in folders, by default the column's name; ``made``: SQL
-    of its value, if the rows have no such column."""
+    of its value, if the rows have no such column; ``in_utc``: whether folders tell a time in UTC, where no hour comes
+    twice, instead of the session's zone."""
     from pyspark.sql.types import StringType, TimestampType
 
     value, its = f"({made})" if made is not None else identifier(column), f"its {column}"
     if isinstance(kind, TimestampType):
         read_back = f"try_cast(CAST({value} AS STRING) AS TIMESTAMP)"
-        return [
-            Limit(f"{value} < timestamp_micros({_YEAR_1}L)", f"{its} is before the year 1, {_BY}"),
-            # Delta takes it from the folder's name, which is the time in the session's zone.
-            Limit(f"NOT ({read_back} <=> {value})", f"{its} is in an hour that the clocks show twice, {_BY}"),
-        ]
+        before = Limit(f"{value} < timestamp_micros({_YEAR_1}L)", f"{its} is before the year 1, {_BY}")
+        # Delta takes it from the folder's name, which is the time in the session's zone.
+        twice = Limit(f"NOT ({read_back} <=> {value})", f"{its} is in an hour that the clocks show twice, {_BY}")
+        return [before] if in_utc else [before, twice]
     if not isinstance(kind, StringType):
         return []
     room = _NAME_BYTES - len((folder or column).encode()) - 1

@@ -4,15 +4,22 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
 
 import pytest
 
+from connector.engine.outputs import Other
+from connector.operations.snapshot import _objects
 from sinks.conformance import TwoPhaseConformance
 from sinks.contract import Epoch
+from sinks.delta.shape import ZONE
 from sinks.errors import ConfigurationError, SchemaMismatch
 from sinks.objects import S3Objects
+from sinks.objects.layout import NULL
 from sinks.offsets import Offsets, TopicPartition
+from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
     from conftest import Store
@@ -98,6 +105,49 @@ def test_parquet_holds_the_very_values(
             key.startswith("lake/p 1=a%2Fb%3Dc%25/p2=__HIVE_DEFAULT_PARTITION__/part-p-") for key in s3.visible()
         )
         assert "p2" not in read(s3, s3.visible()[0])[0]
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["parquet", "json_lines"])
+def test_a_time_in_a_folder_is_the_same_instant_in_every_zone(
+    spark: "SparkSession", s3: "Store", tmp_path: Path, kind: str
+) -> None:
+    """No object holds it: the folder's name does, and names no zone. Clocks of the writer's zone show an hour twice."""
+    times = [
+        "0001-01-01T00:00:00", "1969-12-31T23:59:59.999999", "2026-03-29T00:59:59.5", "2026-03-29T01:00:00",
+        "2026-10-25T00:30:00", "2026-10-25T01:30:00", "9999-12-31T23:00:00",
+    ]  # fmt: skip
+    listed = ", ".join(f"TIMESTAMP'{each}Z'" for each in times)
+    sent = spark.sql(f"SELECT pos AS id, `a t` FROM (SELECT posexplode(array({listed}, NULL)) AS (pos, `a t`))")
+    with with_settings(spark, {ZONE: "Europe/Berlin"}):
+        sink = objects(spark, s3, kind, "a t", options=s3.options)
+        limits = Other(unused, unused, sink, ["a t"]).unfit(sent)  # type: ignore[arg-type]
+        assert not sent.where(" OR ".join(each.broken for each in limits)).head(1)
+        commit(sink, sent)
+    folders = sorted(unquote(key.split("/")[1]) for key in s3.visible("lake/a t"))
+    assert folders == sorted(f"a t={each}" for each in [*(time.replace("T", " ") for time in times), NULL])
+
+    at = download(s3, tmp_path)
+    zones: dict[str, str | None] = {f"{tmp_path}/{each['key']}": each["zone"] for each in sink.objects(1)}
+    early = Path(at, "a t=2026-07-01 02%3A00%3A00", "part")  # as a run in Berlin by an earlier version
+    early.parent.mkdir()
+    early.write_bytes(Path(next(iter(zones))).read_bytes())
+    place: Any = SimpleNamespace(
+        place=at, format=kind, partition_by=("a t",), endpoint=None, region=None, path_style=False
+    )
+    expected = sorted([*((row[0], row[1]) for row in in_micros(sent)), (0, 1_782_864_000_000_000)], key=repr)
+    for zone in ("America/New_York", "UTC"):
+        with with_settings(spark, {ZONE: zone}):
+            found = _objects(spark, place, {**zones, str(early): None}, "Europe/Berlin", lambda: sent.schema)
+            assert sorted(((row[0], row[1]) for row in in_micros(found)), key=repr) == expected
+
+
+def in_micros(rows: "DataFrame") -> list[Any]:
+    return rows.selectExpr("id", "unix_micros(`a t`)").collect()
+
+
+def unused(*_: object) -> Any:
+    raise AssertionError
 
 
 def quoted(name: str) -> str:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from connector.config import DeltaSink, S3ObjectsSink
 from connector.operations import snapshot
@@ -36,7 +37,9 @@ class Reader:
     def parquet(self, *places: str) -> Any:
         guesses = self._schema is None and self._spark.conf.get(GUESSED, "true") == "true"
         self._spark.loads.append((list(places), self._schema, self._options, guesses))
-        return SimpleNamespace(schema=self._schema or "as found")
+        found = SimpleNamespace(schema=self._schema or "as found")
+        found.unionByName = lambda _: found
+        return found
 
     def json(self, places: list[str]) -> Any:
         return self.parquet(*places)
@@ -65,7 +68,7 @@ class Spark:
 def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(kind: str, known: str | None) -> None:
     spark = Spark()
     sink = S3ObjectsSink.model_validate({"type": "s3_objects", "url": "s3://lake/t", "format": kind})
-    found = _objects(spark, sink, URLS, lambda: known)  # type: ignore[arg-type, return-value]
+    found = _objects(spark, sink, dict.fromkeys(URLS, "UTC"), "UTC", lambda: known)  # type: ignore[arg-type, return-value]
     assert found.schema == (known or "as found")
     assert [guesses for *_, guesses in spark.loads] == [False] * len(spark.loads)
     places, schema, options, _ = spark.loads[-1]
@@ -73,6 +76,35 @@ def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(kind
     assert options["basePath"] == "s3a://lake/t"
     assert options["mode"] == "FAILFAST", "a JSON value of another type isn't read as null"
     assert spark.conf == {}, "the session's settings are what they were"
+
+
+def test_times_in_folders_are_read_in_the_zone_in_which_they_were_written(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever the session's is. Objects of an earlier version don't say theirs: a warning does, if it may matter."""
+    spark, zone = Spark(), "spark.sql.session.timeZone"
+    spark.conf.set(zone, "Asia/Tokyo")
+    made = {"type": "s3_objects", "url": "s3://lake/t", "partition_by": ["day", "Hour"]}
+    columns = StructType([StructField("day", StringType()), StructField("hour", TimestampType())])
+
+    def read(zones: Mapping[str, str | None], then: str, **changes: Any) -> list[tuple[list[str], str]]:
+        spark.loads.clear()
+        sink = S3ObjectsSink.model_validate({**made, **changes})
+        _objects(spark, sink, zones, then, lambda: columns)  # type: ignore[arg-type]
+        return [(places, options["timeZone"]) for places, _, options, _ in spark.loads]
+
+    assert read({"s3://lake/t/a": "UTC", "s3://lake/t/b": "UTC"}, "CET") == [
+        (["s3a://lake/t/a", "s3a://lake/t/b"], "UTC")
+    ]
+    assert read({}, "CET") == [([], "CET")]
+    assert read({"s3://lake/t/a": None}, "Asia/Tokyo") == [(["s3a://lake/t/a"], "Asia/Tokyo")]
+    assert read({"s3://lake/t/a": None}, "UTC", partition_by=["day"]) == [(["s3a://lake/t/a"], "UTC")]
+    assert not caplog.records
+    both = {"s3://lake/t/a": None, "s3://lake/t/b": "UTC", "s3://lake/t/c": None}
+    assert read(both, "CET") == [(["s3a://lake/t/a", "s3a://lake/t/c"], "CET"), (["s3a://lake/t/b"], "UTC")]
+    assert "wrote hour into" in caplog.text
+    assert (
+        f"is read as CET. If these runs had another zone, say it in a copy of the file, as spark: {{{zone}:"
+        in caplog.text
+    )
 
 
 def test_of_a_topic_only_the_partitions_are_read_that_it_had_at_that_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,3 +42,10 @@ def test_a_value_that_delta_generates_has_the_limits_of_one_in_a_column() -> Non
         made = [(limit.broken, limit.detail) for limit in of_partition("p", kind, made="f(`x`)")]
         assert given == made
         assert bool(made) == (kind != T.DateType())
+
+
+def test_where_folders_tell_times_in_utc_no_hour_comes_twice() -> None:
+    known, in_utc = (of_partition("p", T.TimestampType(), in_utc=each) for each in (False, True))
+    assert [limit.detail.split(", ")[0] for limit in in_utc] == ["its p is before the year 1"]
+    assert in_utc == [limit for limit in known if "twice" not in limit.detail]
+    assert of_partition("p", T.StringType(), in_utc=True) == of_partition("p", T.StringType())

@@ -327,6 +327,17 @@ class TestCommit:
         body = s3.get_object(Bucket="lake", Key=first["key"])["Body"].read()
         assert (first["bytes"], first["sha256"]) == (len(body), hashlib.sha256(body).hexdigest())
 
+    def test_a_manifest_says_in_which_zone_its_folders_tell_a_time(self, s3: Any) -> None:
+        """It is that of the prepare call: an earlier version may have prepared what this one commits."""
+        put(s3, 1, ["a"])
+        work = epoch(sink().position(), attempt=2)
+        prepared = prepare(s3, work, ["b"])
+        key = prepared.receipt["prepared"]
+        receipts = Receipts.from_json(bucket().get(key) or b"", key=key)
+        bucket().put(key, replace(receipts, zone="UTC").to_json())
+        sink().commit(work, prepared)
+        assert [each["zone"] for each in sink().objects(2)] == [None, "UTC"]
+
     def test_a_stranger_among_the_manifests_hides_none(self, s3: Any) -> None:
         put(s3, 1, ["a"])
         s3.put_object(Bucket="lake", Key=Layout("t", "p").manifests, Body=b"")
