@@ -27,6 +27,7 @@ from sinks.errors import (
     PreparedLost,
     SinkError,
     StoreUnreachable,
+    UnsafeStore,
     UnsupportedFormat,
 )
 from sinks.objects import S3Objects
@@ -39,8 +40,10 @@ from sinks.objects.upload import METADATA, Receipt, Target, Upload, uploaded
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.optional import Forgetful
 from sinks.s3.client import S3Options, bucket_and_prefix, client
+from sinks.spark.checksum import Fingerprint
 
 MIB = 1024 * 1024
+NO_ROWS: Any = None
 OPTIONS = S3Options(region="us-east-1", max_attempts=1)
 
 
@@ -304,6 +307,47 @@ class TestUpload:
 
 def bucket() -> Bucket:
     return Bucket("lake", OPTIONS, url="s3://lake/t")
+
+
+class TestPrepare:
+    """What doesn't need Spark of it: no rows are uploaded."""
+
+    @pytest.fixture(autouse=True)
+    def _no_rows(self, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened(s3, monkeypatch)
+        monkeypatch.setattr("sinks.objects.sink.upload", lambda *_, **__: ([], Fingerprint(0, "")))
+
+    def test_the_store_is_asked_once_whether_it_refuses_a_second_writer(self, s3: Any) -> None:
+        puts: list[Any] = []
+        s3.meta.events.register(
+            "provide-client-params.s3.PutObject", lambda params, **_: puts.append(params.get("IfNoneMatch"))
+        )
+        made = sink()
+        keys = [made.prepare(epoch(None, attempt=attempt), NO_ROWS).receipt["prepared"] for attempt in (1, 2)]
+        assert puts == [None, "*", None]
+        assert bucket().keys(Layout("t", "p").prepared) == keys
+        assert Receipts.from_json(bucket().get(keys[0]) or b"", key="").zone == "UTC"
+
+    def test_a_store_that_ignores_the_condition_is_refused(self, s3: Any) -> None:
+        """It would tell two runs that each has put the manifest, and the later one would replace the other's."""
+        s3.meta.events.register(
+            "provide-client-params.s3.PutObject",
+            lambda params, **_: {name: value for name, value in params.items() if name != "IfNoneMatch"},
+        )
+        made = sink()
+        for attempt in (1, 2):
+            with pytest.raises(UnsafeStore, match=r"s3://lake/t overwrites an existing object"):
+                made.prepare(epoch(None, attempt=attempt), NO_ROWS)
+
+    def test_a_store_that_doesn_t_know_the_condition_is_refused(self, s3: Any) -> None:
+        def old(params: Any, **_: object) -> None:
+            if "IfNoneMatch" in params:
+                answers(s3, "PutObject", 501, "NotImplemented")
+
+        s3.meta.events.register("provide-client-params.s3.PutObject", old)
+        with pytest.raises(UnsafeStore, match=r"s3://lake/t overwrites an existing object") as told:
+            sink().prepare(epoch(None, attempt=1), NO_ROWS)
+        assert "conditional writes" in told.value.hint
 
 
 class TestCommit:
