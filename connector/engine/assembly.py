@@ -17,7 +17,7 @@ from connector.delivery.ports import Group, Topics, Work
 from connector.delivery.retries import Patience
 from connector.engine.coordinator import Coordinator, PrepareAll, SinksNow
 from connector.engine.coordinator_log import Log
-from connector.engine.dead_letters import letters, letters_table, letters_topic, take_letters_back
+from connector.engine.dead_letters import letters, letters_location, letters_table, letters_topic, take_letters_back
 from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
 from connector.engine.fold import Folding, refuse_unfolded
@@ -96,9 +96,8 @@ class Assembly:
     @property
     def locations(self) -> list[str]:
         """Where the files of the run's tables are. Empty text for a sink that looks after itself."""
-        place = self.config.dead_letters
         logs = [self.log.location] if self.log is not None else []
-        return [*logs, *(output.location for output in self.outputs), (place and place.folder) or ""]
+        return [*logs, *(output.location for output in self.outputs), letters_location(self.config, self.spark)]
 
     def make_ready(self) -> None:
         """Create what is missing, and check that the sinks can take the rows and that two writers can't overwrite each
@@ -126,8 +125,7 @@ class Assembly:
             with folder_made(output.location):
                 output.ready()
             require_conditional_writes(self.spark, output.location)
-        place = self.config.dead_letters
-        require_conditional_writes(self.spark, (place and place.folder) or "")
+        require_conditional_writes(self.spark, letters_location(self.config, self.spark, make=True))
         topic = letters_topic(self.config)
         if topic is not None:
             topic.check()

@@ -191,6 +191,19 @@ def letters_table(config: PipelineConfig, spark: SparkSession) -> DeadLetters | 
     )
 
 
+def letters_location(config: PipelineConfig, spark: SparkSession, *, make: bool = False) -> str:
+    """Where the files of the table of dead letters are. Empty text if there is no such table, or not yet.
+
+    ``make``: make a table that has a name and isn't there, as only then its catalog says where it is.
+    """
+    letters = letters_table(config, spark)
+    if letters is None or letters.table.path is not None:
+        return (letters and letters.table.path) or ""
+    if make:
+        letters.make_ready()
+    return letters.table.location
+
+
 def take_letters_back(
     config: PipelineConfig, spark: SparkSession, routes: Routes | None, epoch: Epoch, to: int
 ) -> None:

@@ -289,7 +289,8 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
     )
     plan = with_others(of_unsaid_column(plan, config), commits)
     if confirm(plan):
-        require_conditional_writes(assembly.spark, assembly.table.table.location)
+        for location in assembly.locations:
+            require_conditional_writes(assembly.spark, location)
         work = assembly.work(observe, topics=assembly.source)
         rewind(plan, assembly.table.table, work, restored=assembly.look_back)
         return replace(plan, done=True)

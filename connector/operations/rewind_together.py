@@ -62,8 +62,8 @@ def rewound_together(
         return replace(plan, done=bool(confirm(plan)))  # an earlier call had decided this very rewind
     if not confirm(plan):
         return plan
-    for table in tables.values():
-        require_conditional_writes(assembly.spark, table.location)
+    for location in {*assembly.locations, *(table.location for table in tables.values())}:
+        require_conditional_writes(assembly.spark, location)
     epoch = aim.epoch_after(stands, pipeline=config.name, owner=assembly.run)
     prepared = {
         name: Prepared.going_back(version, aim.epoch, of_route=assembly.routes is not None)

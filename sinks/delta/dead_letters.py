@@ -84,7 +84,7 @@ class DeadLetters:
         ``letters``: columns ``sink``, ``reason``, ``detail``, ``key``, ``value``, ``headers``, the coordinates, and for
         a late record ``window_start`` and ``window_end``.
         """
-        self._make_ready()
+        self.make_ready()
         own = self._of()
         # The number of a consumer group's batch counts within its run, and says nothing beside the table's epochs.
         number = epoch.number if epoch.delivery == "transactional" else 0
@@ -104,21 +104,21 @@ class DeadLetters:
         ``noted_since``: only letters written at or after this time are marked; None: any time. Letters of another table
         are left alone, see ``of_others``.
         """
-        self._make_ready()
+        self.make_ready()
         since = f" AND _noted_at >= {_time(noted_since)}" if noted_since else ""
         where = f"_retried_epoch IS NULL AND {_passed(position)}{since}{self._own(shared=True)}"
         return self._update({"_retry": literal(retry)}, where)
 
     def of_others(self, position: Offsets) -> int:
         """Number of open letters of records before ``position`` that another table of this pipeline has set aside."""
-        self._make_ready()
+        self.make_ready()
         if not self._of():
             return 0
         return self._count(f"_retried_epoch IS NULL AND {_passed(position)} AND NOT {_is_of(self._of())}")
 
     def older(self, position: Offsets, before: datetime) -> int:
         """Number of open letters of records before ``position`` that were written before a time."""
-        self._make_ready()
+        self.make_ready()
         is_open = f"_retried_epoch IS NULL AND {_passed(position)}{self._own(shared=True)}"
         return self._count(f"{is_open} AND _noted_at < {_time(before)}")
 
@@ -199,7 +199,7 @@ class DeadLetters:
         """
         if not self._of():
             return 0
-        self._make_ready()
+        self.make_ready()
         # Of a letter without a table, as earlier versions wrote it, nobody knows whose it is.
         where = f"_retried_epoch IS NULL AND _table IS NOT NULL AND {_ahead(position)}{self._own(shared=False)}"
         return self._update({"_retry": literal(f"{_AHEAD}{run}")}, where) if self._count(where) else 0
@@ -212,7 +212,7 @@ class DeadLetters:
         """Close the letters of records before ``position`` that still have the mark: ``epoch`` has written the records,
         which it would else have set aside again. Returns how many there are. ``unread``: ranges of records that no
         epoch has read."""
-        self._make_ready()
+        self.make_ready()
         where = f"{_has_mark(run)} AND {_passed(position)} AND NOT {_within(unread)}"
         closed = {"_retry": "NULL", "_retried_epoch": f"{int(epoch)}L", "_retried_at": "current_timestamp()"}
         return self._update(closed, where) if self._count(where) else 0
@@ -241,7 +241,7 @@ class DeadLetters:
         """
         if not self.exists():
             return
-        self._make_ready()
+        self.make_ready()
         # Without its mark: a retry that is paused between its commit, which is undone, and ``close`` would close it.
         reopened = {"_retry": "NULL", "_retried_epoch": "NULL", "_retried_at": "NULL"}
         names = ", ".join(map(literal, sorted(taken_in))) or "NULL"
@@ -263,7 +263,7 @@ class DeadLetters:
 
     def take_along(self, former: str) -> None:
         """Give the letters of the table that had the id ``former`` the id that it has now. May be called again."""
-        self._make_ready()
+        self.make_ready()
         own = self._of()
         if own and own[0] != former:
             self._update({"_table": literal(own[0])}, f"_table = {literal(former)}")
@@ -279,8 +279,11 @@ class DeadLetters:
             counts = past_conflicts(lambda: self.table.spark.sql(sql).first(), _ATTEMPTS)
         return int(counts[0]) if counts else 0
 
-    def _make_ready(self) -> None:
-        """Create the table if it doesn't exist, and add the columns that earlier versions of Lakelock didn't write."""
+    def make_ready(self) -> None:
+        """Create the table if it doesn't exist, and add the columns that earlier versions of Lakelock didn't write.
+
+        Every method that writes does so first.
+        """
         if self._ready:
             return
         if not self.exists():

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import uuid
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from connector.audit import audit
 from connector.cli.app import app
 from connector.config import parse
+from connector.engine import assembly
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, TooManyDeadLetters
 
@@ -39,6 +41,24 @@ def send_whole(topic: Topic, *records: tuple[bytes | None, bytes | None, list[tu
     for key, value, headers in records:
         producer.send(topic.name, value, key, headers=headers, partition=0)
     producer.close()
+
+
+@pytest.mark.breadth
+def test_a_table_of_letters_with_a_name_is_made_and_its_store_asked_before_the_first_letter(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lake.spark is not None
+    asked: list[str] = []
+    monkeypatch.setattr(assembly, "require_conditional_writes", lambda _, url: asked.append(url))
+    name = f"dead_{uuid.uuid4().hex[:8]}"
+    pipeline = lake.pipeline(on_bad_record="dead_letter", dead_letters={"table": f"default.{name}"})
+    topic.send((None, {"k": "a", "n": 1}))
+    assert pipeline.run().epochs == 1
+    assert lake.spark.table(f"default.{name}").count() == 0
+    assert asked[-1].endswith(name)
+    topic.send((None, BAD))
+    pipeline.run()
+    assert lake.spark.table(f"default.{name}").count() == 1
 
 
 @pytest.mark.breadth

@@ -1,23 +1,49 @@
 """What a run checks before its first epoch."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from connector.config import parse
 from connector.engine import assembly
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.short_runs import appends_only
+from sinks.delta.dead_letters import COLUMNS
+from sinks.delta.table import DeltaTable
 from sinks.errors import UnsafeStore
 
 
-@pytest.mark.parametrize("folder", ["s3a://bucket/dead", None])
+@pytest.mark.parametrize(
+    ("place", "location"),
+    [({"path": "s3a://bucket/dead"}, "s3a://bucket/dead"), ({"table": "ops.dead"}, "s3a://other/ops/dead"),
+     ({"topic": "dead"}, ""), (None, "")],
+)  # fmt: skip
 def test_the_table_of_dead_letters_needs_conditional_writes_as_well(
-    folder: str | None, monkeypatch: pytest.MonkeyPatch
+    place: dict[str, str] | None, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit that another one overwrites would be letters that are lost."""
+    """A commit that another one overwrites would be letters that are lost. Of a table with a name the catalog says
+    where it is, once it is there."""
     asked: list[str] = []
+    made: list[str] = []
+    config = parse(
+        {
+            "name": "shop",
+            "source": {"topics": ["events"], "kafka": {"bootstrap.servers": "nobody:1"}},
+            "value": {"format": "json", "schema": "id INT"},
+            "sinks": [{"type": "delta_append", "path": "lake/t"}],
+            **({"on_bad_record": "dead_letter", "dead_letters": place} if place else {}),
+        }
+    )
+    topic = SimpleNamespace(check=lambda: None)
+    monkeypatch.setattr(assembly, "letters_topic", lambda _: topic)
+    monkeypatch.setattr(DeltaTable, "exists", lambda table: bool(made))
+    monkeypatch.setattr(DeltaTable, "create", lambda table, *_: made.append(table.label))
+    monkeypatch.setattr(DeltaTable, "schema", StructType([StructField(name, StringType()) for name in COLUMNS]))
+    monkeypatch.setattr(DeltaTable, "location", property(lambda table: "s3a://other/ops/dead" if made else ""))
+    monkeypatch.setattr("sinks.delta.dead_letters.no_rows", lambda *_: SimpleNamespace(schema=None))
 
     def refuse(_: object, url: str) -> None:
         asked.append(url)
@@ -26,16 +52,17 @@ def test_the_table_of_dead_letters_needs_conditional_writes_as_well(
 
     monkeypatch.setattr(assembly, "require_conditional_writes", refuse)
     run: Any = SimpleNamespace(
-        config=SimpleNamespace(dead_letters=SimpleNamespace(folder=folder, topic=None)),
-        spark=None, log=None, outputs=(), refuse_unfit_select=lambda: None,
+        config=config, spark=None, log=None, outputs=(), refuse_unfit_select=lambda: None,
         field_check=SimpleNamespace(declared=False),
     )  # fmt: skip
-    if folder is None:
+    by_name = place is not None and "table" in place
+    if not by_name:
+        assert Assembly.locations.fget(run) == [location]  # type: ignore[attr-defined]
+    with pytest.raises(UnsafeStore, match=location) if location else nullcontext():
         Assembly._make_ready(run)
-    else:
-        with pytest.raises(UnsafeStore, match=folder):
-            Assembly._make_ready(run)
-    assert asked == [folder or ""]
+    assert asked == [location]
+    assert made == (["ops.dead"] if by_name else []), "one with a path is made for its first letter"
+    assert Assembly.locations.fget(run) == [location]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

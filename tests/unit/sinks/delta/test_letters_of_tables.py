@@ -170,8 +170,8 @@ def test_columns_of_letters_of_an_earlier_version_are_added_by_two_processes_at_
         exists=lambda: True, spark=spark, schema=SimpleNamespace(names=there), add_columns=asked.append
     )
     letters = DeadLetters(table, pipeline="p")
-    letters._make_ready()
-    letters._make_ready()
+    letters.make_ready()
+    letters.make_ready()
     kinds = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP", "_table": "STRING"}
     added = [f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in kinds.items()]
     assert asked == [added], "add_columns lets another process be sooner"
