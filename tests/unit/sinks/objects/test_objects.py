@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from io import BytesIO
 from typing import Any
+from unittest.mock import MagicMock
 from urllib.parse import unquote
 
 import pytest
@@ -17,6 +18,8 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
+from pyspark.sql import Row, functions
+from pyspark.sql.types import StringType, StructField, StructType
 
 from sinks.contract import Epoch, Position, Prepared
 from sinks.errors import (
@@ -36,6 +39,7 @@ from sinks.objects.layout import NULL, Layout, folder, newest
 from sinks.objects.manifest import Manifest, gone
 from sinks.objects.receipts import Receipts
 from sinks.objects.refusals import about
+from sinks.objects.rows import upload
 from sinks.objects.upload import METADATA, Receipt, Target, Upload, uploaded
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.optional import Forgetful
@@ -348,6 +352,50 @@ class TestPrepare:
         with pytest.raises(UnsafeStore, match=r"s3://lake/t overwrites an existing object") as told:
             sink().prepare(epoch(None, attempt=1), NO_ROWS)
         assert "conditional writes" in told.value.hint
+
+
+class Frame:
+    """A DataFrame of one task, which gets these batches. What Spark would compute of its rows isn't looked at."""
+
+    schema = StructType([StructField("row", StringType())])
+    columns = ("row",)
+    sparkSession = None
+
+    def __init__(self, *batches: Any) -> None:
+        self._batches = batches
+
+    def select(self, *_: object) -> "Frame":
+        return self
+
+    def mapInArrow(self, run: Callable[[Iterator[Any]], Iterator[Any]], _: str) -> "Frame":
+        return Frame(*run(iter(self._batches)))
+
+    def collect(self) -> list[Row]:
+        return [Row(**row) for each in self._batches for row in each.to_pylist()]
+
+
+class TestRows:
+    @pytest.fixture(autouse=True)
+    def _without_spark(self, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("col", "struct", "array", "to_json"):
+            monkeypatch.setattr(functions, name, MagicMock())
+        monkeypatch.setattr("sinks.objects.rows.ship", lambda _: None)
+        monkeypatch.setattr("sinks.objects.rows.fingerprinted", lambda rows: (rows, lambda: Fingerprint(3, "sum")))
+        monkeypatch.setattr("sinks.objects.upload._client", lambda _: s3)
+
+    def test_the_receipts_have_the_rows_that_spark_has_counted(self, s3: Any) -> None:
+        frame: Any = Frame(batch(["a", "b"]), batch(["c"]))
+        receipts, found = upload(frame, target(Layout("t", "p"), 1, 1), url="s3://lake/t")
+        assert sum(each.rows for each in receipts) == found.rows == 3
+        assert uploads(s3) == [each.key for each in receipts]
+
+    @pytest.mark.parametrize("others", [[["a", "b"]], [["a"], ["b"], ["c"], ["c"]], []])
+    def test_rows_that_a_worker_leaves_out_or_repeats_stop_the_epoch(self, others: list[list[str]]) -> None:
+        """Nobody audits objects: a row that is missing from the receipts would be missing for good."""
+        frame: Any = Frame(*map(batch, others))
+        arrived = sum(map(len, others))
+        with pytest.raises(SinkError, match=rf"3 rows were to be uploaded to s3://lake/t, but {arrived} arrived"):
+            upload(frame, target(Layout("t", "p"), 1, 1), url="s3://lake/t")
 
 
 class TestCommit:
