@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from sinks.errors import UnsupportedFormat
 from sinks.plurals import first_of, plural
 
-FORMAT = 2
+FORMAT = 3
 _UNPACKED_BYTES = 256 << 20
 _SHOWN = 5
 

@@ -15,9 +15,18 @@ from sinks.errors import UnsupportedFormat
 from sinks.event_time import Clock
 from sinks.offsets import OffsetRange, Offsets, flat, nested
 
-FORMAT = 2
-"""Major version. Readers ignore fields that they don't know, and refuse a newer major version. 2: what grows with the
-number of partitions is packed, where it is much; else commits are written as 1."""
+FORMAT = 3
+"""Major version. Readers ignore fields that they don't know, and refuse a newer major version.
+
+3: there is a field that the next commit has to carry on, and that releases before this format drop. They refuse the
+table, so that no commit of theirs comes in between. 2: what grows with the number of partitions is packed, where it is
+much. Else commits are written as 1. A field that comes after a release needs the next number."""
+_KNOWN = frozenset((
+    "lakelock", "pipeline", "epoch", "owner", "offsets", "topics", "read_to", "base", "since", "delivery", "lost",
+    "clock", "batch", "leaders", "table",
+))  # fmt: skip
+_KNOWN_OF_CLOCK = frozenset(("times", "so_far", "watermark", "late"))
+"""The fields that releases before format 3 carry on."""
 _MUCH = 32_768
 """Characters: some 500 partitions."""
 _PACKED = ("offsets", "since", "lost", "missed", "gone", "clock", "leaders", "read_to_of")
@@ -67,7 +76,7 @@ class CommitMetadata:
 
     def to_json(self) -> str:
         """The text that goes into Delta's commit; `parse` reads it back."""
-        position = self.position
+        position, clock = self.position, self.position.clock.to_dict()
         fields: dict[str, object] = {
             "lakelock": 1,
             "pipeline": self.pipeline,
@@ -95,7 +104,7 @@ class CommitMetadata:
         if position.gone:
             fields["gone"] = {topic: since and since.isoformat() for topic, since in position.gone.items()}
         if position.clock != Clock():
-            fields["clock"] = position.clock.to_dict()
+            fields["clock"] = clock
         if position.batch:
             fields["batch"] = position.batch
         if position.leaders:
@@ -104,11 +113,13 @@ class CommitMetadata:
             fields["table"] = self.table
         if self.folded is not None:
             fields["folded"] = list(self.folded)
+        known = fields.keys() <= _KNOWN and clock.keys() <= _KNOWN_OF_CLOCK
+        fields["lakelock"] = 1 if known else FORMAT
         text = _text(fields)
         if len(text) <= _MUCH:
             return text
         packed = _pack({name: fields.pop(name) for name in _PACKED if name in fields})
-        return _text({**fields, "lakelock": 2, "packed": packed})
+        return _text({**fields, "lakelock": 2 if known else FORMAT, "packed": packed})
 
     @classmethod
     def of_anybody(cls, text: str | None) -> CommitMetadata | None:

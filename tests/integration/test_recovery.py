@@ -15,6 +15,7 @@ from conftest import Lake, Topic, forget_history
 from connector import Fenced
 from connector.audit.verdict import Verdict
 from connector.protocol.steps import Event, Step
+from sinks.delta.metadata import FORMAT
 from sinks.errors import CommitSkipped, PositionMismatch, SchemaMismatch, TopicRecreated, UnsupportedFormat
 
 KINDS = ("append", "upsert")
@@ -230,11 +231,11 @@ def test_a_commit_of_a_newer_format_is_refused(lake: Lake, topic: Topic) -> None
     assert lake.spark is not None
     topic.send_rows(some(0, 10))
     lake.pipeline().run()
-    newer = json.dumps({"lakelock": 3, "pipeline": "append"})
+    newer = json.dumps({"lakelock": FORMAT + 1, "pipeline": "append"})
     lake.spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", newer)
     lake.sql("UPDATE {t} SET n = n")
     lake.spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")
-    with pytest.raises(UnsupportedFormat, match="format 3"):
+    with pytest.raises(UnsupportedFormat, match=f"format {FORMAT + 1}"):
         lake.pipeline().run()
 
 

@@ -88,8 +88,8 @@ def test_metadata_is_read_and_a_newer_format_refused() -> None:
     assert found == Metadata(7, 3, {P0: 9}, None, {}, (Range("t", 0, 2, 4),), "transactional", missed=missed)
     for broken in ("", "[]", '{"lakelock": 1}', '{"lakelock": 1, "epoch": 1, "offsets": 5}'):
         assert metadata(broken, version=7, pipeline="p") is None
-    with pytest.raises(UnsupportedFormat, match="in format 3"):
-        metadata(text.replace(": 1,", ": 3,", 1), version=7, pipeline="p")
+    with pytest.raises(UnsupportedFormat, match="in format 4"):
+        metadata(text.replace(": 1,", ": 4,", 1), version=7, pipeline="p")
 
 
 def test_rows_from_before_what_was_read_too_late_may_have_been_deleted() -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import random
 from dataclasses import replace
@@ -10,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.audit.claim import metadata
-from sinks.contract import Position
+from sinks.contract import _KEPT, Folded, Position
 from sinks.delta.fence import USER_METADATA, merge_batch
-from sinks.delta.metadata import CommitMetadata, of_batch, pipeline_of
+from sinks.delta.metadata import FORMAT, CommitMetadata, of_batch, pipeline_of
 from sinks.delta.position import Commit, changes_rows, in_words, replaces
 from sinks.errors import UnsupportedFormat
 from sinks.event_time import Clock, Seen
@@ -103,9 +104,47 @@ def test_a_field_of_a_later_version_is_ignored() -> None:
 
 
 def test_a_newer_major_version_is_refused() -> None:
-    fields = json.loads(METADATA.to_json()) | {"lakelock": 3}
-    with pytest.raises(UnsupportedFormat, match="format 3"):
+    fields = json.loads(METADATA.to_json()) | {"lakelock": FORMAT + 1}
+    with pytest.raises(UnsupportedFormat, match=f"format {FORMAT + 1}"):
         CommitMetadata.from_json(json.dumps(fields), pipeline="p")
+
+
+LATER = datetime(2026, 11, 2, tzinfo=timezone.utc)
+EACH_FIELD: dict[str, Any] = {
+    "owner": "o", "offsets": Offsets({TopicPartition("t", 0): 9}), "topics": {"t": "id"}, "read_to": LATER,
+    "since": Offsets({TopicPartition("t", 0): 1}), "lost": (OffsetRange("t", 0, 3, 9),), "delivery": "idempotent",
+    "group": "g", "batch": "b", "leaders": {TopicPartition("t", 0): 1}, "began_at": LATER,
+    "missed": (OffsetRange("t", 0, 3, 9),), "read_to_of": {"t": None}, "gone": {"t": None},
+    "clock": Clock(so_far={TopicPartition("t", 0): Seen(LATER, LATER, LATER)}, watermark=LATER, late=1),
+}  # fmt: skip
+EACH_OF_CLOCK: dict[str, Any] = {
+    "of_epoch": EACH_FIELD["clock"].so_far, "so_far": EACH_FIELD["clock"].so_far, "watermark": LATER, "late": 1,
+    "column": "", "partly": "at", "retired": LATER,
+}  # fmt: skip
+OF_0_2 = {"owner", "offsets", "topics", "read_to", "since", "lost", "delivery", "clock", "batch", "leaders"}
+CLOCK_OF_0_2 = {"of_epoch", "so_far", "watermark", "late"}
+
+
+def test_a_commit_with_anything_that_0_2_would_not_carry_on_is_refused_by_it() -> None:
+    """0.2 reads formats 1 and 2, and drops what it doesn't know from its next commit."""
+
+    def format(metadata: CommitMetadata) -> int:
+        assert CommitMetadata.from_json(metadata.to_json(), pipeline="p") == metadata
+        return int(json.loads(metadata.to_json())["lakelock"])
+
+    def holding(**fields: Any) -> CommitMetadata:
+        return CommitMetadata.at("p", Position(7, **{"offsets": Offsets(), **fields}))
+
+    assert {*EACH_FIELD} == {*_KEPT}
+    assert {name for name, value in EACH_FIELD.items() if format(holding(**{name: value})) <= 2} == OF_0_2
+    assert {*EACH_OF_CLOCK} == {each.name for each in dataclasses.fields(Clock)}
+    clocks = {name: Clock(**{name: value}) for name, value in EACH_OF_CLOCK.items()}
+    assert {name for name, clock in clocks.items() if format(holding(clock=clock)) <= 2} == CLOCK_OF_0_2
+    assert format(replace(METADATA, table="id", folded=None)) == 1
+    assert format(replace(METADATA, folded=Folded("id", 7))) > 2
+    many = Offsets({TopicPartition("clicks", number): 10**12 + number for number in range(2_000)})
+    assert format(holding(offsets=many)) == 2
+    assert format(holding(offsets=many, missed=EACH_FIELD["missed"])) > 2, "packed as well"
 
 
 def test_of_ten_thousand_partitions_it_stays_small_and_comes_back_as_it_was() -> None:
