@@ -122,6 +122,8 @@ class Table:
         self.derivation.prepare_table(self._checked())
         self.derivation.shape.keep(self.table)
         self.table.allow_widening(self.derivation.columns)
+        if self.derivation.tombstones is not None:
+            self.derivation.tombstones.note_expired()
         self._take_over_deletes()
 
     def _take_over_deletes(self) -> None:

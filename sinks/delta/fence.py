@@ -34,7 +34,7 @@ def options(table: DeltaTable, epoch: Epoch, folded: Folded | None = None) -> di
     return {
         "txnAppId": epoch.pipeline,
         "txnVersion": str(epoch.number),
-        "userMetadata": CommitMetadata.of(epoch, table.id, folded).to_json(),
+        "userMetadata": CommitMetadata.of(epoch, table.id, folded, keeps_order=table.keeps_order).to_json(),
     }
 
 

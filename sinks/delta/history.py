@@ -78,6 +78,7 @@ class DeltaHistory:
         self._table = table
         self._commits = commits
         self._versions = _Versions(table, columns, tombstone_retention, ties=ties)
+        table.keeps_order = True
 
     @property
     def tombstones(self) -> Tombstones:

@@ -5,7 +5,9 @@ sets the property, and a run that doesn't removes it, both before their first ep
 property back as well.
 
 Tombstones expire, see ``tombstone_retention``. The table of them has a property that tells up to when: the option may
-be longer by now than when they expired, and a RESTORE of the table itself brings none back.
+be longer by now than when they expired, and a RESTORE of the table itself brings none back. Version 0.2 deleted them
+and said nothing. So a new table says that none has expired, and where the property is missing nobody knows of any that
+is older than those that are there: they expire in the order in which they were noted.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from sinks.delta.table import DeltaTable
+from sinks.event_time import time_at
 from sinks.spark.sql import literal
 
 _SINCE = "lakelock.deletes_since"
 _EXPIRED = "lakelock.expired_before"
+_NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def remembering() -> dict[str, str]:
@@ -44,16 +48,27 @@ def forgotten(table: DeltaTable) -> None:
         remember_deletes(table, kept=True)
 
 
-def expired_before(tombstones: DeltaTable) -> datetime | None:
-    """The time before which tombstones may have expired, by the table of them. None: none has expired."""
-    return _time(tombstones, _EXPIRED)
+def none_expired() -> dict[str, str]:
+    """Properties of a new table of tombstones."""
+    return {_EXPIRED: _NEVER.isoformat()}
 
 
-def say_expired(tombstones: DeltaTable, before: datetime) -> None:
-    """Say in the table of tombstones that those of before this time may have expired."""
-    said = expired_before(tombstones)
-    if said is None or said < before:
-        _change(tombstones, _set(_EXPIRED, before))
+def expired_before(tombstones: DeltaTable) -> datetime:
+    """The time before which tombstones may have expired, by the table of them."""
+    said = _time(tombstones, _EXPIRED)
+    if said is not None:
+        return said
+    now = datetime.now(timezone.utc)
+    (oldest,) = tombstones.spark.sql(f"SELECT unix_micros(min(_noted_at)) FROM {tombstones.sql}").collect()[0]
+    return time_at(oldest) if oldest is not None else now
+
+
+def say_expired(tombstones: DeltaTable, before: datetime | None = None) -> None:
+    """Say in the table of tombstones that those of before this time may have expired, beside those that have before."""
+    said, known = _time(tombstones, _EXPIRED), expired_before(tombstones)
+    known = known if before is None else max(known, before)
+    if said is None or said < known:
+        _change(tombstones, _set(_EXPIRED, known))
 
 
 def _time(table: DeltaTable, name: str) -> datetime | None:

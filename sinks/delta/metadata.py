@@ -47,12 +47,17 @@ class CommitMetadata:
     """Delta's id of the table that the commit was made for. Another table of the same name has another id."""
     folded: Folded | None = None
     """As in ``Position``."""
+    keeps_order: bool = False
+    """Whether the table keeps what tells an older change from a newer one: deletes, or sequences. Release 0.2 let
+    deletes expire without a note, and some of its ``_source_position`` come before those of now."""
 
     @classmethod
-    def of(cls, epoch: Epoch, table: str = "", folded: Folded | None = None) -> CommitMetadata:
+    def of(
+        cls, epoch: Epoch, table: str = "", folded: Folded | None = None, *, keeps_order: bool = False
+    ) -> CommitMetadata:
         """Of the commit that this epoch is about to make. ``table``: Delta's id of it; ``folded``: of a change log."""
         base = epoch.expected.version if epoch.expected else None
-        return cls(epoch.pipeline, epoch.position(), base, table, folded)
+        return cls(epoch.pipeline, epoch.position(), base, table, folded, keeps_order)
 
     @classmethod
     def at(cls, pipeline: str, position: Position) -> CommitMetadata:
@@ -113,6 +118,8 @@ class CommitMetadata:
             fields["table"] = self.table
         if self.folded is not None:
             fields["folded"] = list(self.folded)
+        if self.keeps_order:
+            fields["keeps_order"] = True
         known = fields.keys() <= _KNOWN and clock.keys() <= _KNOWN_OF_CLOCK
         fields["lakelock"] = 1 if known else FORMAT
         text = _text(fields)
@@ -178,7 +185,8 @@ class CommitMetadata:
             )
             of, epoch = fields.get("folded") or ("", None)
             folded = Folded(str(of), int(epoch)) if epoch is not None else None
-            return cls(pipeline, position, fields.get("base"), str(fields.get("table", "")), folded)
+            keeps = bool(fields.get("keeps_order"))
+            return cls(pipeline, position, fields.get("base"), str(fields.get("table", "")), folded, keeps)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, zlib.error):
             return None
 

@@ -60,6 +60,8 @@ class DeltaTable:
         self.was_missing = self._was_new = False
 
         """Whether `create` ran, because the table didn't exist. No earlier commit needs to be looked for then."""
+        self.keeps_order = False
+        """Whether what tells an older change from a newer one is kept: deletes, or sequences. Its sink says so."""
         self.path: str | None = None
         self.name: str | None = None
         if path is not None:

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 
 from sinks.delta.append import evolution
 from sinks.delta.conflicts import done_or_left, past_conflicts
-from sinks.delta.kept_deletes import expired_before, remember_deletes, say_expired
+from sinks.delta.kept_deletes import expired_before, none_expired, remember_deletes, say_expired
 from sinks.delta.renamed_key import refuse_renamed
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.delta.which_tombstones import (
@@ -235,7 +235,7 @@ class Tombstones:
     def _made(self, notes: StructType) -> DeltaTable:
         table = self._at()
         if not self._exists(table):
-            table.create(notes, CHANGING)
+            table.create(notes, CHANGING.with_properties(none_expired()))
         return table
 
     def _append(self, notes: DataFrame) -> None:
@@ -307,9 +307,15 @@ class Tombstones:
 
     @property
     def expired_before(self) -> datetime | None:
-        """Tombstones older than this may have expired. None: none has expired."""
+        """Tombstones older than this may have expired. None: there never was one."""
         there = self._of.detail() is not None and self._exists(self._at())
         return expired_before(self._at()) if there else None
+
+    def note_expired(self) -> None:
+        """Say in their table which ones may have expired, if nothing does: 0.2 didn't. Call it before the first epoch,
+        as letters of records that come later are to be tried again."""
+        if self._of.detail() is not None and self._exists(self._at()):
+            past_conflicts(partial(say_expired, self._at()))
 
     def expire(self, before: datetime) -> None:
         """Delete the tombstones written before a time. An older update that arrives afterwards brings its row back.

@@ -81,6 +81,7 @@ class DeltaUpsert:
         self._commits = commits
         self._rule = rule
         keep = (rule.sequenced or keep_tombstones) and not rule.soft
+        table.keeps_order = keep or rule.sequenced
         self._merges = Merges(table, rule, keep=keep, retention=tombstone_retention)
 
     @property

@@ -231,6 +231,28 @@ def test_a_letter_does_not_bring_back_a_row_whose_delete_has_expired(lake: Lake,
 
 @pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["upsert", "history"])
+def test_a_letter_does_not_bring_back_a_row_whose_delete_0_2_has_let_expire(
+    kind: str, lake: Lake, topic: Topic
+) -> None:
+    """It said nothing of that, and the option may be longer by then. A letter that comes later is tried."""
+    keyed = {"sink": {"key": "k"}}
+    send(topic, N % ("k", 0), S % ("k", 1))
+    lake.pipeline(kind, **setting_aside(lake, **keyed)).run()
+    send(topic, None)
+    lake.pipeline(kind, **setting_aside(lake, **keyed)).run()
+    tombstones = f"{kind}/{FOLDER}"
+    lake.sql("ALTER TABLE {t} UNSET TBLPROPERTIES ('lakelock.expired_before')", tombstones)
+    lake.sql("DELETE FROM {t} WHERE _noted_at < current_timestamp()", tombstones)
+    row = "SELECT * FROM {t} WHERE k = 'k'"
+    before = lake.sql(row, kind)
+    send(topic, S % ("m", 2), key=b"m")
+    lake.pipeline(kind, **setting_aside(lake, **keyed)).run()
+    assert lake.pipeline(kind, **wide(lake, **keyed)).retry_dead_letters() == Retried(through=1, too_old=1, epoch=4)
+    assert lake.sql(row, kind) == before
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["upsert", "history"])
 @pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "killed before the commit"])
 def test_a_delete_of_a_retry_that_does_not_stand_is_forgotten(
     kind: str, taken_back: bool, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch

@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.audit.claim import metadata
-from sinks.contract import _KEPT, Folded, Position
-from sinks.delta.fence import USER_METADATA, merge_batch
+from sinks.contract import _KEPT, Epoch, Folded, Position
+from sinks.delta.fence import USER_METADATA, merge_batch, options
 from sinks.delta.metadata import FORMAT, CommitMetadata, of_batch, pipeline_of
 from sinks.delta.position import Commit, changes_rows, in_words, replaces
+from sinks.delta.table import DeltaTable
+from sinks.delta.upsert import DeltaUpsert
+from sinks.delta.upsert_rule import UpsertRule
 from sinks.errors import UnsupportedFormat
 from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -142,9 +145,25 @@ def test_a_commit_with_anything_that_0_2_would_not_carry_on_is_refused_by_it() -
     assert {name for name, clock in clocks.items() if format(holding(clock=clock)) <= 2} == CLOCK_OF_0_2
     assert format(replace(METADATA, table="id", folded=None)) == 1
     assert format(replace(METADATA, folded=Folded("id", 7))) > 2
+    assert format(replace(METADATA, keeps_order=True)) > 2
     many = Offsets({TopicPartition("clicks", number): 10**12 + number for number in range(2_000)})
     assert format(holding(offsets=many)) == 2
     assert format(holding(offsets=many, missed=EACH_FIELD["missed"])) > 2, "packed as well"
+
+
+@pytest.mark.parametrize("soft", [True, False])
+@pytest.mark.parametrize("sequenced", [True, False])
+@pytest.mark.parametrize("letters", [True, False])
+def test_a_table_that_keeps_deletes_or_sequences_is_not_for_0_2(
+    sequenced: bool, soft: bool, letters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeltaTable, "id", "id")
+    table = DeltaTable(None, path="lake/t")  # type: ignore[arg-type]
+    rule = UpsertRule(["k"], sequenced=sequenced, soft=soft)
+    DeltaUpsert(table, None, rule=rule, keep_tombstones=letters)  # type: ignore[arg-type]
+    epoch = Epoch.that_left(METADATA.position, pipeline="p")
+    said = json.loads(options(table, epoch)["userMetadata"])
+    assert (said["lakelock"] > 2) == (sequenced or (letters and not soft))
 
 
 def test_of_ten_thousand_partitions_it_stays_small_and_comes_back_as_it_was() -> None:

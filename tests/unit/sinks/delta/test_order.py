@@ -15,7 +15,7 @@ from connector.derive.upsert import _OwnColumns
 from connector.operations import dead_letters
 from connector.operations.dead_letters import _deletes_known_since
 from sinks.delta import order
-from sinks.delta.kept_deletes import deletes_since
+from sinks.delta.kept_deletes import deletes_since, expired_before, none_expired, say_expired
 from sinks.delta.order import check_order
 from sinks.errors import SchemaMismatch
 
@@ -111,6 +111,50 @@ def test_a_table_without_such_deletes_stays_as_it_is(exists: bool, beside: Table
     table = Table("k", "n", "_sequence")
     added(table)
     assert not table.did
+
+
+class Noted(Table):
+    """A table of tombstones, with the time of the oldest one. Version 0.2 has made it: it says nothing of itself."""
+
+    def __init__(self, oldest: datetime | None) -> None:
+        super().__init__("k", tombstones=True)
+        self.properties, self.spark, self.oldest = {}, SimpleNamespace(sql=self.asked), oldest  # type: ignore[assignment]
+
+    def asked(self, text: str) -> Any:
+        if not text.startswith("SELECT unix_micros(min(_noted_at))"):
+            return self.sql_of(text)
+        micros = int(self.oldest.timestamp() * 1_000_000) if self.oldest is not None else None
+        return SimpleNamespace(collect=lambda: [(micros,)])
+
+
+@pytest.mark.parametrize("some", [True, False])
+def test_of_deletes_that_0_2_has_let_expire_nobody_knows_before_the_oldest_that_is_left(some: bool) -> None:
+    began = datetime.now(timezone.utc)
+    oldest = began - timedelta(days=3)
+    noted: Any = Noted(oldest if some else None)
+    known = expired_before(noted)
+    assert known == oldest if some else known >= began
+    say_expired(noted)
+    first = expired_before(noted)
+    assert first == oldest if some else first >= known
+    # It stays, whatever is noted or expires later by a shorter time.
+    noted.oldest = datetime.now(timezone.utc)
+    say_expired(noted)
+    say_expired(noted, oldest - timedelta(days=30))
+    assert (expired_before(noted), noted.did) == (first, ["SET"])
+    later = datetime.now(timezone.utc)
+    say_expired(noted, later)
+    assert (expired_before(noted), noted.did) == (later, ["SET", "SET"])
+
+
+def test_where_nothing_has_expired_a_later_note_of_a_shorter_time_says_no_less_than_is_known() -> None:
+    noted: Any = Noted(datetime.now(timezone.utc))
+    say_expired(noted, datetime.now(timezone.utc) - timedelta(days=7))
+    assert expired_before(noted) == noted.oldest
+    new: Any = Noted(datetime.now(timezone.utc))
+    new.properties.update(none_expired())
+    say_expired(new)
+    assert expired_before(new).year == 1970
 
 
 def test_a_letter_may_be_older_than_the_deletes_that_a_table_knows(monkeypatch: pytest.MonkeyPatch) -> None:
