@@ -96,6 +96,20 @@ def test_a_topic_that_comes_back_after_looks_lacked_it_has_its_own_old_time() ->
         after(replace(position, read_to_of={"b": None}), in_time)
 
 
+def test_a_commit_of_0_2_tells_of_no_topic_and_the_first_run_that_lacks_one_begins_to_count() -> None:
+    """Its ``read_to`` is of the topics of its look, and nothing tells which these were. The runbook's table of the
+    upgrade says so."""
+    by_0_2 = replace(stands({A: 100, B: 50}, BEGAN), began_at=None)
+    soon = held({A: 101, B: 60}, BEGAN + HOUR)
+    assert after(by_0_2, soon), "a pipeline that comes in time isn't stopped"
+    without = after(by_0_2, held({A: 101}, BEGAN + HOUR))
+    assert without is not None
+    assert without.read_to_of == {"b": BEGAN}
+    assert after(without, replace(soon, asked_at=BEGAN + DAY - HOUR))
+    with pytest.raises(OffsetsLost, match=r"Deletes since 2026-11-01 08:00:00 UTC .* b-0"):
+        after(without, replace(soon, asked_at=BEGAN + DAY))
+
+
 def test_while_one_topic_has_much_to_read_another_stays_complete() -> None:
     position = stands({A: 100}, BEGAN)
     for hour in range(1, 40):
