@@ -22,6 +22,7 @@ from connector.spark.properties import start_jvm
 from connector.spark.row_settings import OF_ROWS
 from connector.spark.tuning import TUNING
 from sinks.errors import ConfigurationError
+from sinks.s3.at_start import ONLY_AT_START
 from sinks.s3.hadoop import LOG_STORES
 from sinks.spark.settings import AS_WRITTEN, lossless
 
@@ -105,11 +106,12 @@ def session(
         return
     submitted = _submitted()
     settings = _added(options, submitted) if submitted else _own(options, name, s3=s3, debug=debug, short=short)
+    there = not submitted and _server(options).startswith("sc://")
     builder = SparkSession.builder
-    for key, value in settings.items():
+    for key, value in (_for_server(settings, options) if there else settings).items():
         builder = builder.config(key, value)
     with warnings.catch_warnings(), _sigint_kept():
-        if not submitted and not settings.get("spark.remote", os.environ.get("SPARK_REMOTE", "")).startswith("sc://"):
+        if not submitted and not there:
             start_jvm(settings, debug=debug)
         # Spark Connect warns about every setting that only the start of the server can take. The server has them.
         warnings.filterwarnings("ignore", message="Failed to set")
@@ -233,7 +235,7 @@ def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short:
     for of_process in (_JAVA, _EXECUTOR_JAVA):
         # The last option counts, which is the user's own.
         settings[of_process] = f"{_EVERYWHERE} {settings.get(of_process, '')}".strip()
-    at = settings.get("spark.master") or settings.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
+    at = settings.get("spark.master") or _server(options)
     if at.startswith("local"):
         # Local Python workers must find the same packages as this process, also outside an activated environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -304,9 +306,23 @@ def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -
     return defaults
 
 
+def _for_server(settings: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Without those that only the start of a Spark Connect server can take. Its session would show them all the same,
+    and nobody could tell."""
+    late = sorted(name for name in options if name.startswith(ONLY_AT_START))
+    if late:
+        log.warning("Set when the Spark Connect server starts, as they have no effect later: %s.", ", ".join(late))
+    return {name: value for name, value in settings.items() if not name.startswith(ONLY_AT_START)}
+
+
+def _server(options: Mapping[str, str]) -> str:
+    """The Spark Connect server's address, or the master of one that PySpark starts. Empty: no Spark Connect."""
+    return options.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")
+
+
 def _elsewhere(options: Mapping[str, str]) -> bool:
     """Whether the session will be a Spark Connect client."""
-    return "spark.remote" in options or bool(os.environ.get("SPARK_REMOTE"))
+    return bool(_server(options))
 
 
 def _jars(options: Mapping[str, str], s3: bool) -> dict[str, str]:

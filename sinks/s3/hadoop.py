@@ -6,18 +6,26 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from sinks.errors import ConfigurationError, SinkError, UnsafeStore
 from sinks.plurals import plural
+from sinks.s3.at_start import at_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_STORES = ("lakelock.ConditionalLogStore", "io.delta.storage.S3DynamoDBLogStore")
 """Log stores that create a commit only if there is none: ours asks the object store, Delta's a DynamoDB table."""
+
+_REFUSING = frozenset(
+    ("", "file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "gs", "abfs", "abfss", "adl", "wasb", "wasbs", "dbfs")
+)
+"""Schemes of file systems that refuse a second writer by themselves, with the log store that Delta takes there."""
+_OF_FILE_SYSTEMS = frozenset(
+    ("AzureLogStore", "GCSLogStore", "HDFSLogStore", "LocalLogStore", "S3SingleDriverLogStore")
+)
+"""Delta's log stores that rely on those file systems. With another one they look first, and then overwrite."""
 
 log = logging.getLogger("lakelock.s3")
 
@@ -42,8 +50,8 @@ def place(url: str) -> Place | None:
 def client(spark: SparkSession, bucket: str) -> Any:
     """A boto3 client for the same store, with the same keys, that S3A uses for this bucket.
 
-    Takes the session's ``fs.s3a.*`` settings (``spark.hadoop.fs.s3a.*`` at its start). boto3 finds whatever they don't
-    give. Settings that are only in Hadoop's own files (core-site.xml, a credential store) aren't used.
+    Takes the session's ``fs.s3a.*`` settings (``spark.hadoop.fs.s3a.*`` at Spark's start). boto3 finds whatever they
+    don't give. Settings that are only in Hadoop's own files (core-site.xml, a credential store) aren't used.
 
     Raises ConfigurationError if boto3 isn't installed.
     """
@@ -113,25 +121,29 @@ def require_conditional_writes(spark: SparkSession, url: str) -> None:
     """Check that one of two writers that make the same commit of the table at ``url`` is refused.
 
     This needs a log store that writes conditionally, and an object store that supports it (``If-None-Match: *`` on a
-    PUT). The second is tested with an object under ``<url>/_lakelock/``, which is deleted again. Tables that aren't on
-    S3 pass, because their file systems refuse by themselves.
+    PUT). The second is tested with an object under ``<url>/_lakelock/``, which is deleted again. File systems that are
+    known to refuse by themselves pass. Any other needs a log store that is made for it: by default Delta writes there
+    as on HDFS, and most file systems of object stores rename over what is there.
 
     Raises UnsafeStore, or SinkError when the object store can't be tested.
     """
-    at = place(url)
+    scheme, at = _scheme(url), place(url)
     # On Databricks a commit service coordinates the clusters.
-    if at is None or "DATABRICKS_RUNTIME_VERSION" in os.environ:
+    if scheme in _REFUSING or "DATABRICKS_RUNTIME_VERSION" in os.environ:
         return
-    scheme = urlsplit(url).scheme
-    log_store = _conf(spark, f"spark.delta.logStore.{scheme}.impl") or _conf(spark, "spark.delta.logStore.class")
+    log_store = _log_store(spark, scheme)
+    if at is None:
+        _refuse_default(url, scheme, log_store)
+        return
     if log_store not in LOG_STORES:
         raise UnsafeStore(
-            f"{url}: this Spark session writes Delta's commits to {scheme}:// without conditional writes "
+            f"{url}: this Spark writes Delta's commits to {scheme}:// without conditional writes "
             f"({log_store or 'S3SingleDriverLogStore, the default'}). One of two runs could overwrite the other's "
             "commit, with its rows and its position.",
-            hint=f"Start the session with spark.delta.logStore.{scheme}.impl={LOG_STORES[0]} and, in spark.jars, "
-            f"connector/spark/jars/lakelock-s3.jar of the lakelock package (Hadoop 3.4.2 or later), or with "
-            f"{LOG_STORES[1]}. If no session is active, Lakelock starts one with these settings.",
+            hint=f"Start Spark's driver, or the Spark Connect server, with spark.delta.logStore.{scheme}.impl="
+            f"{LOG_STORES[0]} and, in spark.jars, connector/spark/jars/lakelock-s3.jar of the lakelock package (Hadoop "
+            f"3.4.2 or later), or with {LOG_STORES[1]}. In a session that is there, the setting has no effect. If no "
+            "session is active, and without a server, Lakelock starts Spark with these settings.",
         )
     if log_store == LOG_STORES[1]:
         return
@@ -147,6 +159,26 @@ def require_conditional_writes(spark: SparkSession, url: str) -> None:
             hint=f"Remove that setting, or coordinate commits with DynamoDB: {LOG_STORES[1]}.",
         )
     _try(spark, at, url)
+
+
+def _refuse_default(url: str, scheme: str, log_store: str | None) -> None:
+    """Raises UnsafeStore unless Delta's log store there is one that somebody has made for such a file system."""
+    if log_store and log_store.rpartition(".")[2] not in _OF_FILE_SYSTEMS:
+        return
+    raise UnsafeStore(
+        f"{url}: nothing tells that {scheme}:// refuses a second writer of the same commit, and the log store with "
+        f"which Delta writes there ({log_store or 'HDFSLogStore, the default'}) relies on that. One of two runs could "
+        "overwrite the other's commit, with its rows and its position.",
+        hint=f"Start Spark's driver, or the Spark Connect server, with a log store that is made for {scheme}://: "
+        f"spark.delta.logStore.{scheme}.impl, with its jar (Delta has io.delta.storage.IBMCOSLogStore for cos, and "
+        "io.delta.storage.OracleOCILogStore for oci). Or put the table on s3a, gs, abfss or hdfs.",
+    )
+
+
+def _scheme(url: str) -> str:
+    """The scheme, as Delta reads it. Empty for a path."""
+    scheme, colon, _ = url.partition("/")[0].partition(":")
+    return scheme.lower() if colon else ""
 
 
 def _hadoop(spark: SparkSession) -> str | None:
@@ -220,18 +252,21 @@ def _delete(s3: Any, probe: dict[str, str]) -> None:
         log.warning("s3://%s/%s may remain. You can delete it: %s", probe["Bucket"], probe["Key"], error)
 
 
+def _log_store(spark: SparkSession, scheme: str) -> str | None:
+    """The log store that Delta takes there. None: its own default. Delta asks what Spark was started with."""
+    started = at_start(spark)
+    return started.get(f"spark.delta.logStore.{scheme}.impl") or started.get("spark.delta.logStore.class")
+
+
 def _setting(spark: SparkSession, bucket: str, name: str) -> str | None:
-    """The setting as S3A reads it: a bucket's before the general one, the session's own before that of its start."""
-    return next(_settings(spark, bucket, name), None)
+    """The setting as S3A reads it: a bucket's before the general one, the session's own before that of Spark's start.
 
-
-def _settings(spark: SparkSession, bucket: str, name: str) -> Iterator[str]:
+    In a session, ``spark.hadoop.*`` has no effect.
+    """
     for key in (f"fs.s3a.bucket.{bucket}.{name}", f"fs.s3a.{name}"):
-        for prefix in ("", "spark.hadoop."):
-            found = _conf(spark, prefix + key)
-            if found is not None:
-                yield found.strip()
-
-
-def _conf(spark: SparkSession, key: str) -> str | None:
-    return spark.conf.get(key, None)
+        found = spark.conf.get(key, None)
+        if found is None:
+            found = at_start(spark).get(f"spark.hadoop.{key}")
+        if found is not None:
+            return found.strip()
+    return None

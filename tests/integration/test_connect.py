@@ -122,3 +122,67 @@ def test_a_server_keeps_no_secret_of_the_plans_that_it_shows(tmp_path: Path) -> 
     events = b"".join(file.read_bytes() for file in tmp_path.rglob("events_*"))
     assert b"kafka.bootstrap.servers" in events
     assert b"hunter2" not in events
+
+
+SERVER = """
+import json
+import sys
+from connector.spark.session import session
+with session({"spark.remote": "local[1]", **json.loads(sys.argv[1])}, name="server"):
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    print(DefaultChannelBuilder.default_port(), flush=True)
+    sys.stdin.read()
+"""
+ASKS = """
+import sys
+from connector.spark.session import session
+from sinks.errors import UnsafeStore
+from sinks.s3.hadoop import LOG_STORES, client, require_conditional_writes
+def asked(spark, url):
+    try:
+        require_conditional_writes(spark, url)
+        print("safe")
+    except UnsafeStore as refused:
+        print(refused.message.partition("(")[2].partition(")")[0])
+file = {"spark.remote": sys.argv[1], "spark.hadoop.fs.s3a.endpoint": "http://of-the-file"}
+with session(file, name="client") as spark:
+    asked(spark, "s3a://b/t")
+    spark.conf.set("spark.delta.logStore.s3a.impl", LOG_STORES[1])
+    asked(spark.cloneSession(), "s3a://b/t")
+    asked(spark, "s3://b/t")
+    print(client(spark, "b").meta.endpoint_url)
+    spark.conf.set("fs.s3a.endpoint", "http://of-the-session")
+    print(client(spark, "b").meta.endpoint_url)
+"""
+
+
+@pytest.mark.breadth
+def test_a_server_commits_as_it_was_started_to_whatever_a_session_says() -> None:
+    started_with = {
+        "spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverLogStore",
+        "spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore",
+        "spark.hadoop.fs.s3a.endpoint": "http://of-the-start",
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        **SHORT_LIVED,
+    }
+    env = {**os.environ, **ON_A_FREE_PORT, "SPARK_CONNECT_AUTHENTICATE_TOKEN": "of the test"}
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, json.dumps(started_with)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
+    )  # fmt: skip
+    with server:
+        try:
+            assert server.stdout is not None
+            at = f"sc://localhost:{int(server.stdout.readline())}"
+            done = subprocess.run(
+                [sys.executable, "-c", ASKS, at], capture_output=True, text=True, timeout=120, check=False, env=env
+            )
+        finally:
+            server.communicate(timeout=60)  # its input ends, and so does the server
+    assert done.stdout.splitlines() == [
+        "io.delta.storage.S3SingleDriverLogStore",
+        "io.delta.storage.S3SingleDriverLogStore",
+        "safe",
+        "http://of-the-start",
+        "http://of-the-session",
+    ], done.stderr[-3000:]

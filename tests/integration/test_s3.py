@@ -19,6 +19,7 @@ from connector.lab.bench.pipelines import SHORT_LIVED
 from connector.lab.bench.s3proxy import Odds, Request, S3Proxy, slow_commits, unconditional
 from connector.protocol.steps import Event, Step
 from sinks.errors import ConfigurationError, UnsafeStore
+from sinks.s3.hadoop import LOG_STORES, require_conditional_writes
 from sinks.spark.staging import Staging
 
 pytestmark = pytest.mark.spark4("S3A's conditional writes")
@@ -140,6 +141,22 @@ def test_conditional_writes_that_are_off_are_refused(bucket: Bucket, topic: Topi
     bucket.use(**{"create.conditional.enabled": "false"})
     with pytest.raises(UnsafeStore, match="is false"):
         bucket.pipeline().check()
+
+
+def test_a_log_store_that_is_set_when_spark_is_up_has_no_effect_and_is_refused(bucket: Bucket) -> None:
+    with_effect = "spark.delta.logStore.s3a.impl"
+    assert bucket.spark.conf.get(with_effect) == LOG_STORES[0]
+    bucket.spark.conf.set(with_effect, "io.delta.storage.S3SingleDriverLogStore")
+    try:
+        require_conditional_writes(bucket.spark, bucket.path("append"))
+    finally:
+        bucket.spark.conf.set(with_effect, LOG_STORES[0])
+    bucket.spark.conf.set("spark.delta.logStore.s3.impl", LOG_STORES[0])
+    try:
+        with pytest.raises(UnsafeStore, match="S3SingleDriverLogStore, the default"):
+            require_conditional_writes(bucket.spark, bucket.path("append").replace("s3a", "s3"))
+    finally:
+        bucket.spark.conf.unset("spark.delta.logStore.s3.impl")
 
 
 def test_rows_are_staged_on_s3_and_removed(bucket: Bucket) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from connector.spark.compat import needs
 from connector.spark.java import QUICK_START, THROUGHPUT
-from connector.spark.session import _added, _defaults, _own
+from connector.spark.session import _added, _defaults, _for_server, _own
 from sinks.errors import ConfigurationError
 
 
@@ -71,6 +71,18 @@ def test_the_log_store_is_chosen_where_its_jar_was_submitted(scheme: str, store:
     assert setting not in _added({}, {"spark.jars": "/theirs.jar"})
     assert _added({}, {"spark.jars": "/theirs.jar,/there/lakelock-s3.jar"})[setting] == f"lakelock.{store}"
     assert _defaults({}, s3=False, short=lambda: False)[setting] == f"lakelock.{store}"
+
+
+def test_a_server_is_sent_nothing_that_only_its_start_can_take(caplog: pytest.LogCaptureFixture) -> None:
+    own = {"spark.remote": "sc://there", "spark.sql.shuffle.partitions": "3", "fs.s3a.endpoint": "http://here"}
+    late = {"spark.hadoop.fs.s3a.endpoint": "http://there", "spark.delta.logStore.class": "theirs"}
+    for options, told in (own, 0), ({**own, **late}, 1):
+        settings = _own(options, "p", s3=False, debug=False, short=lambda: False)
+        assert "spark.delta.logStore.s3a.impl" in settings
+        sent = _for_server(settings, options)
+        assert own.items() <= sent.items()
+        assert settings.keys() - sent.keys() == {"spark.delta.logStore.s3a.impl", *(late if told else ())}
+        assert [all(name in record.getMessage() for name in late) for record in caplog.records] == [True] * told
 
 
 @pytest.mark.parametrize("version", ["3.5.7", "3.5.4-amzn-0", "4.0.1"])
