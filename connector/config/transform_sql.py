@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence, Set
+from itertools import pairwise
 
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 
@@ -29,6 +31,40 @@ def columns_in(expression: str) -> set[str]:
     return {*words, *_in_backquotes(expression)}
 
 
+def made_of(sql: str, column: str) -> set[str]:
+    """The columns that a SELECT makes of a column, also by way of others, in small letters. The column isn't in it.
+
+    It takes no SQL apart: what it finds in one item of a list counts as made of all that is in the item.
+    """
+    quoted = QUOTED.sub(lambda found: found[0] if found[0][0] == "`" else " '' " if found[0][0] in "'\"" else " ", sql)
+    tokens = [token.strip("`").lower() for token in re.findall(r"`[^`]+`|\w+|''|\S", quoted)]
+    found: set[str] = set()
+    while (more := _made_of(tokens, {column, *found})) - found - {column}:
+        found |= more - {column}
+    return found
+
+
+def _made_of(tokens: Sequence[str], columns: Set[str]) -> set[str]:
+    """The names of the items in which one of the columns is."""
+    found, outer, words, item = set(), list[tuple[list[str], list[str]]](), list[str](), list[str]()
+    for token in (*tokens, ","):
+        if token in (",", "select", "from", ")"):
+            # A name stands at the end, after AS or what it is the name of.
+            if len(item) > 1 and columns & {*item[:-1]} and re.fullmatch(r"\w+|\)|\]", item[-2]):
+                found.add(item[-1])
+            item = []
+        if token == "(":
+            outer.append((words, item))
+            words, item = [], []
+        elif token == ")" and outer:
+            within = [*words, ")"]
+            words, item = outer.pop()
+            words, item = [*words, *within], [*item, *within]
+        elif token not in (",", "select", "from"):
+            words, item = [*words, token], [*item, token]
+    return found
+
+
 def _plain(sql: str) -> str:
     """Without what is quoted, and without comments: '' is a text."""
     return QUOTED.sub(lambda found: " '' " if found[0][0] in "'\"" else " ` " if found[0][0] == "`" else " ", sql)
@@ -36,6 +72,19 @@ def _plain(sql: str) -> str:
 
 def _in_backquotes(sql: str) -> list[str]:
     return [found[1:-1].replace("``", "`") for found in QUOTED.findall(sql) if found[0] == "`"]
+
+
+def call_in(aggregate: str) -> tuple[str, Sequence[str]]:
+    """The name of a function in small letters, and its arguments. Of what is no call: as much as can be told."""
+    plain = QUOTED.sub(lambda found: re.sub(r"[(),\[\]]", "_", found[0]), aggregate)
+    name, _, _ = plain.partition("(")
+    ends, depth = [len(name)], 0
+    for at, sign in enumerate(plain):
+        depth += (sign in "([") - (sign in ")]")
+        if (sign == "," and depth == 1) or (sign in ")]" and not depth):
+            ends.append(at)
+    arguments = [aggregate[start + 1 : end].strip() for start, end in pairwise(ends)]
+    return name.strip().lower(), arguments
 
 
 def condition_names(sql: str, column: str, value: str | None = None) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from connector.config.apart import nested
 from connector.config.flows import unfit_flows
 from connector.config.formats import INFERRED, JsonFormat, RowsFormat
+from connector.config.orders import unfit_orders
 from connector.config.places import DeltaSink
 from connector.config.route import sinks_of
 from connector.config.sensitive import unfit_sensitive
@@ -207,6 +208,6 @@ def _subjects_are_known(config: PipelineConfig) -> Iterator[str]:
 
 UNFIT: Sequence[Callable[[PipelineConfig], Iterator[str]]] = (
     _merges_on_read, _source_fits, _windows_fit, _rows_have_no_bytes, _inferred_schema, _declared_fields, _bound_of_lag,
-    _layout_fits, _places_apart, _subjects_are_known, unkept, unfit_steps, unfit_sensitive,
+    _layout_fits, _places_apart, _subjects_are_known, unkept, unfit_orders, unfit_steps, unfit_sensitive,
     _tables_can_change, unfit_flows,
 )  # fmt: skip

@@ -435,6 +435,38 @@ def test_a_topic_made_again_needs_a_guard_that_can_be_moved() -> None:
     assert "one Delta table only" in fault(**on, sinks=two, coordinator={"path": "lake/c"})
 
 
+UPSERTED = {"type": "delta_upsert", "path": "lake/u", "key": "a"}
+RECORDED = {"type": "delta_history", "path": "lake/h", "key": "a", "stored_as_scd_type": "bitemporal"}
+AGGREGATED = {"type": "delta_aggregate", "path": "lake/a", "group_by": "a"}
+
+
+@pytest.mark.parametrize(
+    ("sink", "transform", "said"),
+    [
+        ({**UPSERTED, "sequence_by": "struct(_offset, a)"}, None, "sequence_by: orders records by _offset"),
+        ({**UPSERTED, "sequence_by": "seq"}, "SELECT a, _OFFSET * 9 + a AS Seq FROM records", "seq, which the transf"),
+        ({**UPSERTED, "sequence_by": "s"}, "SELECT a, n s FROM (SELECT *, -_offset AS n FROM records)", "by s, which"),
+        ({**RECORDED, "sequence_by": "a", "system_sequence_by": "`_offset`"}, None, "system_sequence_by: orders rec"),
+        ({**AGGREGATED, "aggregates": {"n": "last(a, _offset)"}}, None, "aggregates.n: orders records by _offset"),
+        ({**AGGREGATED, "aggregates": {"n": "min_by(f(a, 1), struct(_offset, a))"}}, None, "aggregates.n: orders"),
+        ({**UPSERTED, "sequence_by": "struct(_timestamp, '_offset')"}, None, None),
+        ({**UPSERTED, "sequence_by": "pos"}, "SELECT a, pos, _offset AS n FROM records", None),
+        ({**AGGREGATED, "aggregates": {"n": "last(_offset)", "m": "max(_offset)"}}, None, None),
+    ],
+)
+def test_an_order_by_the_offset_ends_with_its_topic(
+    sink: dict[str, object], transform: str | None, said: str | None
+) -> None:
+    made = {"sinks": [sink], **({"transform": transform} if transform else {})}
+    parse(options(**made))
+    for on in ("continue", {"translated": "/offsets.json"}):
+        again = {"source": source(on_recreated_topic=on), **made}
+        if said is None:
+            parse(options(**again))
+        else:
+            assert said in fault(**again)
+
+
 BITEMPORAL = {
     "type": "delta_history", "path": "lake/h", "key": "a", "stored_as_scd_type": "bitemporal", "sequence_by": "a",
 }  # fmt: skip

@@ -1,0 +1,51 @@
+"""By what a sink orders records. An order that is made of Kafka's offset is none across topics and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from connector.config.route import each_once
+from connector.config.sinks import DeltaAggregateSink, KeyedSink, SinkOptions
+from connector.config.transform_sql import call_in, columns_in, made_of
+
+if TYPE_CHECKING:
+    from connector.config.pipeline import PipelineConfig
+
+OFFSET = "_offset"
+_BY_ORDER = ("first", "last", "min_by", "max_by")
+"""The aggregates whose second argument is an order."""
+
+
+def orders(sink: SinkOptions) -> Iterator[tuple[str, str]]:
+    """Each option of a sink that orders records, and its SQL expression."""
+    if isinstance(sink, KeyedSink):
+        for option in ("sequence_by", "system_sequence_by"):
+            if (sequence := getattr(sink, option, None)) is not None:
+                yield sink.option(option), sequence
+    if isinstance(sink, DeltaAggregateSink):
+        for name, text in sink.aggregates.items():
+            function, arguments = call_in(text)
+            own = function in (each.lower() for each in sink.states)
+            if function in _BY_ORDER and not own and arguments[1:]:
+                yield sink.option("aggregates", name), arguments[1]
+
+
+def unfit_orders(config: PipelineConfig) -> Iterator[str]:
+    """The orders that a recreated topic begins anew."""
+    if config.source.takes_recreated:
+        yield from each_once(config, partial(_begun_anew, config))
+
+
+def _begun_anew(config: PipelineConfig, sink: SinkOptions) -> Iterator[str]:
+    made = made_of(config.transform, OFFSET) if config.transform is not None else set()
+    for option, order in orders(sink):
+        of_offset = {column for column in columns_in(order) if column.lower() in {OFFSET, *made}}
+        for column in sorted(of_offset)[:1]:
+            why = "" if column.lower() == OFFSET else f", which the transform makes of {OFFSET}"
+            yield (
+                f"{option}: orders records by {column}{why}, and source.on_recreated_topic takes in a topic whose "
+                "offsets are others: its records would count as older than those of the old topic. Order them by a "
+                "value that grows across both, such as _timestamp, or write the new topic to a new table"
+            )
