@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 OFFSET = "_offset"
 _BY_ORDER = ("first", "last", "min_by", "max_by")
 """The aggregates whose second argument is an order."""
+_OF_SORTED = ("min", "max", "top_n")
 
 
 def orders(sink: SinkOptions) -> Iterator[tuple[str, str]]:
@@ -24,12 +25,26 @@ def orders(sink: SinkOptions) -> Iterator[tuple[str, str]]:
         for option in ("sequence_by", "system_sequence_by"):
             if (sequence := getattr(sink, option, None)) is not None:
                 yield sink.option(option), sequence
+    for option, function, arguments in _calls(sink):
+        if function in _BY_ORDER and arguments[1:]:
+            yield option, arguments[1]
+
+
+def sorted_values(sink: SinkOptions) -> Iterator[tuple[str, str]]:
+    """Each aggregate of a sink that is the smallest or the largest of values, and their SQL expression."""
+    for option, function, arguments in _calls(sink):
+        if function in _OF_SORTED and arguments:
+            yield option, arguments[0]
+
+
+def _calls(sink: SinkOptions) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """The aggregates of a sink that are Lakelock's own: the option, the name and the arguments."""
     if isinstance(sink, DeltaAggregateSink):
+        own = {name.lower() for name in sink.states}
         for name, text in sink.aggregates.items():
             function, arguments = call_in(text)
-            own = function in (each.lower() for each in sink.states)
-            if function in _BY_ORDER and not own and arguments[1:]:
-                yield sink.option("aggregates", name), arguments[1]
+            if function not in own:
+                yield sink.option("aggregates", name), function, arguments
 
 
 def unfit_orders(config: PipelineConfig) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
@@ -36,33 +36,42 @@ def made_of(sql: str, column: str) -> set[str]:
 
     It takes no SQL apart: what it finds in one item of a list counts as made of all that is in the item.
     """
+    items, found = [*_items(sql)], {column}
+    # A name stands at the end, after AS or what it is the name of.
+    named = {tuple(item): item[-1] for item in items if len(item) > 1 and re.fullmatch(r"\w+|\)|\]", item[-2])}
+    while more := {name for item, name in named.items() if found & {*item[:-1]}} - found:
+        found |= more
+    return found - {column}
+
+
+def passes(sql: str, column: str) -> bool:
+    """Whether a column of a SELECT's rows may be that of the records. ``column``: in small letters."""
+    items = [*_items(sql)]
+    named = [item for item in items if item[-1] == column]
+    if named:
+        return all(len(item) == 1 for item in named)
+    return not any(item[-2:] == [".", "*"] for item in items)
+
+
+def _items(sql: str) -> Iterator[list[str]]:
+    """The items of all lists in a SELECT, also of those in brackets, as words in small letters and signs."""
     quoted = QUOTED.sub(lambda found: found[0] if found[0][0] == "`" else " '' " if found[0][0] in "'\"" else " ", sql)
     tokens = [token.strip("`").lower() for token in re.findall(r"`[^`]+`|\w+|''|\S", quoted)]
-    found: set[str] = set()
-    while (more := _made_of(tokens, {column, *found})) - found - {column}:
-        found |= more - {column}
-    return found
-
-
-def _made_of(tokens: Sequence[str], columns: Set[str]) -> set[str]:
-    """The names of the items in which one of the columns is."""
-    found, outer, words, item = set(), list[tuple[list[str], list[str]]](), list[str](), list[str]()
+    outer, words, item = list[tuple[list[str], list[str]]](), list[str](), list[str]()
     for token in (*tokens, ","):
         if token in (",", "select", "from", ")"):
-            # A name stands at the end, after AS or what it is the name of.
-            if len(item) > 1 and columns & {*item[:-1]} and re.fullmatch(r"\w+|\)|\]", item[-2]):
-                found.add(item[-1])
+            if item:
+                yield item
             item = []
         if token == "(":
             outer.append((words, item))
             words, item = [], []
         elif token == ")" and outer:
-            within = [*words, ")"]
+            within = ["(", *words, ")"]
             words, item = outer.pop()
             words, item = [*words, *within], [*item, *within]
         elif token not in (",", "select", "from"):
             words, item = [*words, token], [*item, token]
-    return found
 
 
 def _plain(sql: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from connector.config.orders import orders, sorted_values
 from connector.config.route import each_once
 from connector.config.sinks import KeyedSink, SinkOptions
-from connector.config.steps import changes
-from connector.config.transform_sql import QUOTED, columns_in
+from connector.config.steps import Change, Step, changes
+from connector.config.transform_sql import QUOTED, columns_in, passes
 from connector.config.unavailable import keeps_by
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 _GONE = {"drop": "removes", "rename": "renames", "flatten": "replaces"}
 _KEEPS = ("", ",", "(", "struct", "named_struct", "array", "coalesce", "nvl", "ifnull", "greatest", "least")
 """What stands before the bracket around values that have the order that they have without it."""
+_OF_NULL = re.compile(r"(?:\w+|`[^`]+`)\s+IS\s+(?:NOT\s+)?NULL\b", re.I)
+_Changed: TypeAlias = Mapping[str, Sequence[Change]]
+_ANOTHER_ORDER = "a hash has another order than the values"
 
 
 def unfit_steps(config: PipelineConfig) -> Iterator[str]:
@@ -29,14 +33,58 @@ def unfit_steps(config: PipelineConfig) -> Iterator[str]:
         yield f"steps don't work with {keeps}: a row keeps values by the names of the records. Write a transform"
     if config.of_rows and any(step.header is not None for step in config.steps):
         yield "steps: header doesn't work with value: {format: rows}, whose rows your own query makes"
+    for number, step in enumerate(config.steps):
+        if step.filter is not None:
+            yield from (
+                f"steps[{number}].filter: {why}. Filter before the mask, or by another column"
+                for why in _of_hashes(changes(config.steps[:number]), step.filter)
+            )
     yield from each_once(config, partial(_of_the_sink, config))
 
 
 def _of_the_sink(config: PipelineConfig, sink: SinkOptions) -> Iterator[str]:
+    changed = _in_rows(config)
+    for option, order in orders(sink):
+        yield from _of_the_order(config.steps, changed, option, order)
+    for option, values in sorted_values(sink):
+        for step, column in _masked(changed, values):
+            yield (
+                f"steps[{step}].mask: {option} is the smallest or largest of {column}, and {_ANOTHER_ORDER}. Leave out "
+                "this mask, or take first or last of it by another column"
+            )
     if isinstance(sink, KeyedSink):
         yield from _of_the_key(config, sink)
-        for option in ("sequence_by", "system_sequence_by"):
-            yield from _of_the_sequence(config, sink, option)
+        for name in ("apply_as_deletes", "apply_as_truncates"):
+            yield from (
+                f"{sink.option(name)}: {why}. Leave out this mask, or decide by another column"
+                for why in _of_hashes(changed, getattr(sink, name) or "")
+            )
+
+
+def _in_rows(config: PipelineConfig) -> _Changed:
+    """What the steps have done to the columns that the sinks see, as far as no transform has made them anew."""
+    changed, transform = changes(config.steps), config.transform
+    return {name: past for name, past in changed.items() if transform is None or passes(transform, name)}
+
+
+def _of_hashes(changed: _Changed, condition: str) -> Iterator[str]:
+    """Why a condition isn't about values: a mask has replaced them."""
+    for step, column in _masked(changed, condition):
+        yield f"steps[{step}].mask leaves a hash of {column}, which meets no condition on its values"
+
+
+def _without_nulls(expression: str) -> str:
+    """Without what asks for nulls, which every step but ``add`` leaves as they are."""
+    return _OF_NULL.sub(" ", expression)
+
+
+def _masked(changed: _Changed, expression: str) -> Iterator[tuple[int, str]]:
+    """Each column with hashes whose values an expression takes, after the step that has made them."""
+    for column in sorted(columns_in(_without_nulls(expression))):
+        past = changed.get(column.lower(), ())
+        masks = [change.step for change in past if change.kind == "mask"]
+        if masks and not past[-1].takes_away:
+            yield masks[0], column
 
 
 def _of_the_key(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
@@ -53,22 +101,22 @@ def _of_the_key(config: PipelineConfig, sink: KeyedSink) -> Iterator[str]:
             )
 
 
-def _of_the_sequence(config: PipelineConfig, sink: KeyedSink, option: str) -> Iterator[str]:
-    sequence, changed = getattr(sink, option, None) or "", changes(config.steps)
+def _of_the_order(steps: Sequence[Step], changed: _Changed, option: str, order: str) -> Iterator[str]:
     why = {
-        "mask": "a hash has another order than the values",
+        "mask": _ANOTHER_ORDER,
         "add": "it is the same in every record, and orders nothing",
         **{kind: f"this step {does} it" for kind, does in _GONE.items()},
     }
-    for column in sorted(columns_in(sequence)):
-        past = changed.get(column.lower(), ())
-        unordered = [change for change in past if change.kind in why]
+    by_value = _without_nulls(order)
+    for column in sorted(columns_in(order)):
+        past, gives_values = changed.get(column.lower(), ()), column in columns_in(by_value)
+        unordered = [change for change in past if change.kind in (why if gives_values else _GONE)]
         last = (unordered or past)[-1:]
         for index, kind, name in last:
-            at = f"steps[{index}].{kind}: {sink.option(option)} orders records by {column}"
+            at = f"steps[{index}].{kind}: {option} orders records by {column}"
             if unordered:
                 yield f"{at}, and {why[kind]}. Order them by another column"
-            elif kind == "cast" and config.steps[index].option[name] == "STRING" and _as_it_is(column, sequence):
+            elif kind == "cast" and steps[index].option[name] == "STRING" and _as_it_is(column, by_value):
                 yield f"{at}, and as text 10 comes before 9. Leave out this cast, or order them by another column"
 
 

@@ -100,6 +100,100 @@ def test_what_identifies_and_orders_rows_keeps_its_meaning(steps: list[dict[str,
         config(*steps)
 
 
+AGGREGATE = {"type": "delta_aggregate", "path": "lake/a", "group_by": "id"}
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "step", "says"),
+    [
+        (
+            "last(email, seq)",
+            {"cast": {"seq": "STRING"}},
+            r"steps\[0\].cast: sinks\[0\].aggregates.n .*10 comes before 9",
+        ),
+        ("first(email, struct(seq, id))", {**MASK, "mask": "seq"}, r"steps\[0\].mask: .* a hash has another order"),
+        ("MAX_BY(email, Seq)", {"add": {"seq": 1}}, "orders nothing"),
+        ("min_by(email, seq)", {"drop": "seq"}, "this step removes it"),
+        ("max(email)", MASK, r"largest of email, and a hash has another order"),
+        ("top_n(lower(email), 3)", MASK, "a hash has another order"),
+        ("last(email, CAST(seq AS BIGINT))", {"cast": {"seq": "STRING"}}, None),
+        ("last(email, seq)", MASK, None),
+        ("last(email)", {**MASK, "mask": "seq"}, None),
+        ("last(email, CASE WHEN email IS NOT NULL THEN _timestamp END)", MASK, None),
+        ("last(seq, CASE WHEN seq IS NOT NULL THEN _timestamp END)", {"cast": {"seq": "STRING"}}, None),
+        ("last(id, CASE WHEN email IS NOT NULL THEN email END)", MASK, "a hash has another order"),
+        ("last(id, CASE WHEN email IS NOT NULL THEN seq END)", {"drop": "email"}, "this step removes it"),
+        ("max(CASE WHEN email IS NOT NULL THEN seq END)", MASK, None),
+        ("collect_set(email, 3)", MASK, None),
+        ("max(seq)", {"cast": {"seq": "STRING"}}, None),
+    ],
+)
+def test_what_orders_records_in_an_aggregate_keeps_its_meaning(
+    aggregate: str, step: dict[str, Any], says: str | None
+) -> None:
+    sinks = [{**AGGREGATE, "aggregates": {"n": aggregate}}]
+    if says is None:
+        config(step, sinks=sinks)
+        return
+    with pytest.raises(ConfigurationError, match=says):
+        config(step, sinks=sinks)
+    own = aggregate.partition("(")[0]
+    config(step, sinks=[{**sinks[0], "states": {own: "states:Own"}}])  # nobody knows what it does
+
+
+@pytest.mark.parametrize(
+    ("transform", "taken"),
+    [
+        ("SELECT *, 1 AS one FROM records", False),
+        ("SELECT id, Email, seq FROM records WHERE seq > 0", False),
+        ("SELECT id, change.email, seq FROM records LATERAL VIEW explode(changes) AS change", True),
+        ("SELECT id, seq, change.* FROM records LATERAL VIEW explode(changes) AS change", True),
+        ("SELECT id, seq, from_json(line, 'a INT').a AS `email` FROM records", True),
+    ],
+)
+def test_a_column_that_a_transform_makes_anew_is_not_what_a_step_has_left(transform: str, *, taken: bool) -> None:
+    sinks = {
+        "of it": [{**AGGREGATE, "aggregates": {"n": "last(seq, email)"}}],
+        "largest of email": [{**AGGREGATE, "aggregates": {"n": "max(email)"}}],
+        "apply_as_deletes": [{**UPSERT, "apply_as_deletes": "email = 'gone'"}],
+    }
+    for says, sink in sinks.items():
+        if taken:
+            config(MASK, sinks=sink, transform=transform)
+        else:
+            with pytest.raises(ConfigurationError, match=says.replace("of it", "orders records by email")):
+                config(MASK, sinks=sink, transform=transform)
+
+
+@pytest.mark.parametrize(
+    ("condition", "steps", "taken"),
+    [
+        ("email = 'gone'", [MASK], False),
+        ("Email LIKE 'x%'", [{**MASK, "mask": "n"}, {"rename": {"n": "email"}}], False),
+        ("email IS NULL", [MASK], True),
+        ("`email` is not null AND id = 1", [MASK], True),
+        ("email IS NULL OR email = ''", [MASK], False),
+        ("email = 'gone'", [{**MASK, "mask": "n"}], True),
+    ],
+)
+def test_a_condition_on_what_a_mask_has_replaced_is_refused(
+    condition: str, steps: list[dict[str, Any]], *, taken: bool
+) -> None:
+    for option in ("apply_as_deletes", "apply_as_truncates"):
+        sinks = [{**UPSERT, option: condition}]
+        if taken:
+            config(*steps, sinks=sinks)
+        else:
+            with pytest.raises(ConfigurationError, match=rf"sinks\[0\].{option}: steps\[0\].mask leaves a hash of"):
+                config(*steps, sinks=sinks)
+    config({"filter": condition}, *steps)
+    if taken:
+        config(*steps, {"filter": condition})
+    else:
+        with pytest.raises(ConfigurationError, match=r"filter: steps\[0\].mask leaves a hash of .* Filter before the"):
+            config(*steps, {"filter": condition})
+
+
 @pytest.mark.parametrize(
     "steps",
     [
