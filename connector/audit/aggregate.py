@@ -228,7 +228,8 @@ def _parts(sink: DeltaAggregateSink, records: Records) -> tuple[dict[str, Recomp
     parts: dict[str, Recomputed] = {}
     notes = []
     for index, (name, text) in enumerate(sink.aggregates.items()):
-        part = recomputed(text, f"a{index}", option=sink.option("aggregates", name), own=own, records=records.frame)
+        option = sink.option("aggregates", name)
+        part = recomputed(text, f"a{index}", option=option, own=own, records=records.frame, several=records.several)
         if part is None:
             notes.append(f"Column {name} isn't compared: {text} is computed by code of your own (states).")
         else:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sinks.errors import ConfigurationError
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -33,6 +34,13 @@ _VALUES = "0.011D"
 """Percentiles may lie between the exact values of ranks this much lower and higher, with a relative error of 1.1 %."""
 
 _COORDINATES = "_topic, _partition, _offset"
+_AS_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options of to_json with which equal values have the same text in every session."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +56,15 @@ class Recomputed:
     """SQL: whether r_``name``, the table's value, is right. Null counts as no."""
 
 
-def recomputed(text: str, name: str, *, option: str, own: Set[str], records: DataFrame) -> Recomputed | None:
+def recomputed(
+    text: str, name: str, *, option: str, own: Set[str], records: DataFrame, several: bool = False
+) -> Recomputed | None:
     """How to compute the aggregate ``text`` again, as in ``sum(dep_delay)``.
 
     None if it is one of the user's ``own``.
 
-    ``name``: its column. ``option``: where it is in the pipeline file, for messages. Raises ConfigurationError.
+    ``name``: its column. ``option``: where it is in the pipeline file, for messages. ``several``: whether a record may
+    make several rows. Raises ConfigurationError.
     """
     from pyspark.errors import PySparkException
 
@@ -61,7 +72,7 @@ def recomputed(text: str, name: str, *, option: str, own: Set[str], records: Dat
     if function in own:
         return None
     try:
-        make = _FUNCTIONS[function]
+        make = _at(_AT[function], several=several) if function in _AT else _FUNCTIONS[function]
         return make(records, name, *arguments)
     except KeyError:
         raise ConfigurationError(f"{option}: the auditor doesn't know {function!r}.") from None
@@ -192,12 +203,17 @@ def _extreme(function: str) -> Callable[[DataFrame, str, str], Recomputed]:
     return make
 
 
-def _at(function: str) -> Callable[..., Recomputed]:
-    """The x of the smallest or largest (order, topic, partition, offset). A record without an order doesn't count."""
+def _at(function: str, *, several: bool) -> Callable[..., Recomputed]:
+    """The x of the smallest or largest (order, topic, partition, offset). A record without an order doesn't count. Of
+    ``several`` rows of one record, the one whose x has the smallest or largest JSON."""
 
     def make(_: DataFrame, name: str, x: str, order: str = "_timestamp") -> Recomputed:
         of_x, of_order = f"{name}_x", f"{name}_o"
-        arguments = {of_x: x, of_order: f"CASE WHEN {order} IS NOT NULL THEN struct({order}, {_COORDINATES}) END"}
+        ranks = [order, _COORDINATES]
+        if several:
+            options = ", ".join(literal(text) for option in _AS_JSON.items() for text in option)
+            ranks.append(f"to_json(struct({x} AS value), map({options}))")
+        arguments = {of_x: x, of_order: f"CASE WHEN {order} IS NOT NULL THEN struct({', '.join(ranks)}) END"}
         return _exactly(name, arguments, f"{function}({of_x}, {of_order})")
 
     return make
@@ -240,6 +256,7 @@ def _percentile(_: DataFrame, name: str, x: str, p: str) -> Recomputed:
     )
 
 
+_AT = {"first": "min_by", "min_by": "min_by", "last": "max_by", "max_by": "max_by"}
 _FUNCTIONS: Mapping[str, Callable[..., Recomputed]] = {
     "count": _count,
     "sum": _sum,
@@ -253,10 +270,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Recomputed]] = {
     "stddev": _spread("stddev_samp"),
     "stddev_samp": _spread("stddev_samp"),
     "stddev_pop": _spread("stddev_pop"),
-    "first": _at("min_by"),
-    "min_by": _at("min_by"),
-    "last": _at("max_by"),
-    "max_by": _at("max_by"),
     "collect_set": _collect_set,
     "top_n": _top_n,
     "approx_count_distinct": _count_distinct,

@@ -16,6 +16,7 @@ from connector.derive.reduction import Reduction
 from connector.spark.compat import needs
 from connector.state import Monoid, aggregate, bound
 from connector.state.sketches import Quantile
+from connector.state.values import First
 from connector.state.windows import END, START, closed_before, in_sessions, windowed
 from sinks.contract import Epoch
 from sinks.delta.aggregate import DeltaAggregate, Groups, PlainAggregate
@@ -44,7 +45,7 @@ def aggregates(
     config: PipelineConfig, sink: DeltaAggregateSink, table: DeltaTable, commits: PipelineCommits, records: DataFrame
 ) -> TableDerivation:
     """``records``: none, with their columns. Raises ConfigurationError."""
-    states = _states(sink, records)
+    states = _states(sink, records, several=config.several_rows)
     window = sink.window
     sessions = window is not None and window.gap is not None
     key = [*sink.group_by, *((START, END)[: 1 if sessions else 2] if window else ())]
@@ -252,13 +253,15 @@ def _without_applied(records: DataFrame, table: DeltaTable, topics: Container[st
     return records.where(f"_offset >= coalesce({by_partition(applied, topic='_topic', partition='_partition')}, 0)")
 
 
-def _states(sink: DeltaAggregateSink, records: DataFrame) -> dict[str, Monoid]:
+def _states(sink: DeltaAggregateSink, records: DataFrame, *, several: bool) -> dict[str, Monoid]:
     own = {name: _own(sink.option("states", name), place) for name, place in sink.states.items()}
     found: dict[str, Monoid] = {}
     for name, text in sink.aggregates.items():
         option = sink.option("aggregates", name)
         try:
             monoid = aggregate(text, own)
+            if isinstance(monoid, First):
+                monoid.several = several
             if isinstance(monoid, Quantile):
                 needs(records.sparkSession, "4.1", f"{option}: quantile", "Use approx_percentile(x, p).")
             (found[name],) = bound(records.sparkSession, records.schema, [monoid])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from connector.state.monoid import Monoid, joined
+from sinks.spark.sql import struct_sql, to_json
 
 COORDINATES = ("_topic", "_partition", "_offset")
 
@@ -93,11 +94,15 @@ class Max(_OfValues):
 
 
 class First(Monoid):
-    """The x of the record with the smallest ``order``; among equals, the one with the smallest coordinates.
+    """The x of the record with the smallest ``order``; among equals, the one with the smallest coordinates. Of several
+    rows of one record with the same order, the x whose JSON sorts first.
 
     As in Spark's min_by, x may be NULL, and records whose order is NULL don't count. To skip NULLs: ``first(x, CASE
     WHEN x IS NOT NULL THEN _timestamp END)``.
     """
+
+    several = False
+    """Whether a record may make several rows. By itself the state of each record has another ``at``."""
 
     def __init__(self, x: str, order: str = "_timestamp") -> None:
         super().__init__(x, order)
@@ -111,7 +116,8 @@ class First(Monoid):
 
     def plus(self, left: str, right: str) -> str:
         """The state with the smaller ``at``."""
-        return joined(left, right, f"CASE WHEN ({left}).at <= ({right}).at THEN {left} ELSE {right} END")
+        smaller = f"{self._rank(left)} <= {self._rank(right)}"
+        return joined(left, right, f"CASE WHEN {smaller} THEN {left} ELSE {right} END")
 
     def present(self, state: str) -> str:
         """The ``value`` of the state."""
@@ -119,19 +125,27 @@ class First(Monoid):
 
     def total(self, states: str) -> str:
         """The state of a group with the smallest ``at``."""
-        return f"min_by({states}, ({states}).at)"
+        return f"min_by({states}, {self._rank(states)})"
+
+    def _rank(self, state: str) -> str:
+        """SQL that tells states apart, and NULL for NULL."""
+        if not self.several:
+            return f"({state}).at"
+        value = to_json(struct_sql({"value": f"({state}).value"}))
+        return f"CASE WHEN ({state}) IS NOT NULL THEN {struct_sql({'at': f'({state}).at', 'value': value})} END"
 
 
 class Last(First):
-    """As First, with the largest order and coordinates."""
+    """As First, with the largest order and coordinates, and the x whose JSON sorts last."""
 
     def plus(self, left: str, right: str) -> str:
         """The state with the larger ``at``."""
-        return joined(left, right, f"CASE WHEN ({left}).at > ({right}).at THEN {left} ELSE {right} END")
+        larger = f"{self._rank(left)} > {self._rank(right)}"
+        return joined(left, right, f"CASE WHEN {larger} THEN {left} ELSE {right} END")
 
     def total(self, states: str) -> str:
         """The state of a group with the largest ``at``."""
-        return f"max_by({states}, ({states}).at)"
+        return f"max_by({states}, {self._rank(states)})"
 
 
 class _Several(_OfValues):

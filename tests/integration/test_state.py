@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from connector.audit.functions import recomputed
 from connector.spark.jars import built_for
 from connector.spark.tuning import INTERPRETED
 from connector.state import NAMES, Monoid, aggregate, bound, check_laws
+from connector.state.values import First
 from sinks.spark.row_errors import raised
 from sinks.spark.settings import with_settings
 
@@ -107,6 +110,36 @@ def little(spark: SparkSession) -> Iterator[SparkSession]:
 @given(examples=examples)
 def test_the_laws_hold(little: SparkSession, text: str, examples: list[list[dict[str, Any]]]) -> None:
     check_laws(little, aggregate(text), SCHEMA, examples)
+
+
+TIED = "named_struct('s', s, 'i', i, 't', t)"
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize(("text", "chosen"), [(f"first({TIED})", ("a", 9)), (f"last({TIED}, i)", ("b", 10))])
+def test_of_the_rows_of_one_record_the_same_is_the_first_or_the_last(
+    little: SparkSession, text: str, chosen: tuple[str, int]
+) -> None:
+    """Whatever their order and the cut, and the auditor chooses the same by its own rule."""
+    time = datetime.datetime(2013, 1, 1, tzinfo=datetime.timezone.utc)
+    record = {"t": time, "_topic": "t", "_partition": 0, "_offset": 7, "_timestamp": time}
+    rows = [{"s": s, "i": i, **record} for s, i in (("b", 10), ("a", 10), ("a", 9), (None, 9), ("b", None))]
+    examples = [[*order] for order in itertools.permutations(rows)][::7]
+    monoid = aggregate(text)
+    assert isinstance(monoid, First)
+    monoid.several = True
+    check_laws(little, monoid, SCHEMA, examples)
+    (ours,) = bound(little, SCHEMA, [monoid])
+    for order in examples[:2]:
+        frame = little.createDataFrame(order, SCHEMA)
+        part = recomputed(text, "a", option="aggregates.a", own=set(), records=frame, several=True)
+        assert part is not None
+        found = frame.agg(expression(ours.present(ours.gather()), "r_a"))
+        again = frame.selectExpr(*(f"{sql} AS {name}" for name, sql in part.arguments.items())).agg(
+            *(column.alias(name) for name, column in part.aggregates.items())
+        )
+        (row,) = found.crossJoin(again).selectExpr("r_a.s", "r_a.i", f"{part.equal} AS equal").collect()
+        assert (row["s"], row["i"], row["equal"]) == (*chosen, True)
 
 
 def test_every_aggregate_is_tried() -> None:
