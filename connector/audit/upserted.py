@@ -36,10 +36,10 @@ def upserted(
     """The counts for a delta_upsert table.
 
     ``whole``: Kafka shows every record of the claim, and each can be read. If not, rows of missing records count as
-    unchecked, and what missing records may have changed or removed as doubtful. Without a sequence, a key with records
-    in several partitions counts as moved. ``committed_later``, ``leave_out`` and ``earlier``: as in ``compare``.
-    ``unread``: the coordinates of records that can't be read. ``by_kafkas_key``, ``all_of_key``: see there.
-    Raises SchemaMismatch, ConfigurationError.
+    unchecked, and what missing records may have changed or removed as doubtful. Without a sequence, or with one that
+    begins with the offset, a key with records in several partitions counts as moved. ``committed_later``,
+    ``leave_out`` and ``earlier``: as in ``compare``. ``unread``: the coordinates of records that can't be read.
+    ``by_kafkas_key``, ``all_of_key``: see there. Raises SchemaMismatch, ConfigurationError.
     """
     from pyspark.sql import functions as F
 
@@ -219,7 +219,7 @@ def _expected(
         events, merged = _since_the_last_delete(events, columns, sink, keys, order, partial=records.partial)
     updated = f"CASE WHEN e_change = 'update' AND NOT e_later THEN {order} END"
     place = "CASE WHEN NOT e_later THEN struct(e_topic, e_partition) END"
-    moved = f"min({place}) <> max({place})" if sink.sequence_by is None else "false"
+    moved = f"min({place}) <> max({place})" if sink.by_offset else "false"
     per_key = events.groupBy(*keys).agg(
         F.expr(f"max_by(struct(e_order, e_values, e_lacks), {updated})").alias("latest"),
         F.expr("max(CASE WHEN e_change = 'delete' AND NOT e_later THEN e_order END)").alias("deleted"),

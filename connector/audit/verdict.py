@@ -179,10 +179,10 @@ class Audit(Shown):
             )
         if moved := totals["moved"]:
             sentences.append(
-                f"{plural(moved, 'key has', 'keys have')} records in several partitions. Without sequence_by, offsets "
-                "are their order, and offsets of two partitions can't be compared. So nothing tells which record of "
-                "such a key is the last: an update, or a delete. Set sequence_by, or have the producer send the sink's "
-                "key as the message key."
+                f"{plural(moved, 'key has', 'keys have')} records in several partitions. Without sequence_by, or with "
+                "one of _offset, offsets are their order, and offsets of two partitions can't be compared. So nothing "
+                "tells which record of such a key is the last: an update, or a delete. Set sequence_by, or have the "
+                "producer send the sink's key as the message key."
             )
         if unreadable := totals["unreadable"]:
             sentences.append(

@@ -22,6 +22,7 @@ from connector.config.columns import AnyColumns, Columns, distinct
 from connector.config.kinds import Duration, Name, Options, Text, as_model, fits, in_clear, topic_name
 from connector.config.places import DeltaSink, ListedSink
 from connector.config.steady import steady
+from connector.config.transform_sql import first_column
 
 SteadyText: TypeAlias = Annotated[Text, AfterValidator(steady)]
 """A SQL expression that gives the same for a record whenever it is read."""
@@ -63,6 +64,11 @@ class KeyedSink(DeltaSink):
     tombstone_retention: Duration = timedelta(days=7)
     """How long to remember a delete, so that an older update that arrives later doesn't bring the row back."""
 
+    @property
+    def by_offset(self) -> bool:
+        """Whether offsets order the changes before all else, so that a key has to stay in its partition."""
+        return self.sequence_by is None or first_column(self.sequence_by) == "_offset"
+
     if TYPE_CHECKING:
         # Each declares it at a place of its own: the order of options is in the hash that an epoch in doubt remembers.
         apply_as_truncates: str | None
@@ -83,10 +89,11 @@ class KeyedSink(DeltaSink):
 
     @fits
     def _truncates_have_an_order(self) -> None:
-        if self.apply_as_truncates not in (None, "false") and self.sequence_by is None:
+        if self.apply_as_truncates not in (None, "false") and self.by_offset:
+            other = "" if self.sequence_by is None else ", and one that doesn't begin with _offset"
             raise ValueError(
-                "apply_as_truncates needs sequence_by: offsets can't tell which rows of other partitions are older "
-                "than the truncate"
+                f"apply_as_truncates needs sequence_by{other}: offsets can't tell which rows of other partitions are "
+                "older than the truncate"
             )
 
 

@@ -31,6 +31,14 @@ def columns_in(expression: str) -> set[str]:
     return {*words, *_in_backquotes(expression)}
 
 
+def first_column(expression: str) -> str | None:
+    """The column that an expression names first, in small letters."""
+    words = {word.lower() for word in columns_in(expression) if not word.isdigit()}
+    places = {word: re.search(rf"\b{re.escape(word)}\b", _plain_with_names(expression)) for word in words}
+    found = {word: place.start() for word, place in places.items() if place is not None}
+    return min(found, key=lambda word: found[word], default=None)
+
+
 def made_of(sql: str, column: str) -> set[str]:
     """The columns that a SELECT makes of a column, also by way of others, in small letters. The column isn't in it.
 
@@ -55,8 +63,7 @@ def passes(sql: str, column: str) -> bool:
 
 def _items(sql: str) -> Iterator[list[str]]:
     """The items of all lists in a SELECT, also of those in brackets, as words in small letters and signs."""
-    quoted = QUOTED.sub(lambda found: found[0] if found[0][0] == "`" else " '' " if found[0][0] in "'\"" else " ", sql)
-    tokens = [token.strip("`").lower() for token in re.findall(r"`[^`]+`|\w+|''|\S", quoted)]
+    tokens = [token.strip("`") for token in re.findall(r"`[^`]+`|\w+|''|\S", _plain_with_names(sql))]
     outer, words, item = list[tuple[list[str], list[str]]](), list[str](), list[str]()
     for token in (*tokens, ","):
         if token in (",", "select", "from", ")"):
@@ -77,6 +84,12 @@ def _items(sql: str) -> Iterator[list[str]]:
 def _plain(sql: str) -> str:
     """Without what is quoted, and without comments: '' is a text."""
     return QUOTED.sub(lambda found: " '' " if found[0][0] in "'\"" else " ` " if found[0][0] == "`" else " ", sql)
+
+
+def _plain_with_names(sql: str) -> str:
+    """In small letters, without texts and comments: '' is a text."""
+    named = QUOTED.sub(lambda found: found[0] if found[0][0] == "`" else " '' " if found[0][0] in "'\"" else " ", sql)
+    return named.lower()
 
 
 def _in_backquotes(sql: str) -> list[str]:

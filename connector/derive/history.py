@@ -43,14 +43,15 @@ def history(
     schema = _checked(records, sink)
     columns = _version_columns(records, sink)
     retention, ties = sink.tombstone_retention, config.several_rows
-    kept = DeltaHistory(table, commits, columns=columns, tombstone_retention=retention, ties=ties)
+    offsets = sink.sequence_by is not None and sink.by_offset
+    kept = DeltaHistory(table, commits, columns=columns, tombstone_retention=retention, ties=ties, by_offset=offsets)
     return TableDerivation(
         columns=columns.table(schema),
         reduce=events,
         problem=problem_with(records, sink),
         sink=kept,
         tombstones=kept.tombstones,
-        plain=PlainHistory(table, columns=columns, tombstone_retention=retention, ties=ties),
+        plain=PlainHistory(table, columns=columns, tombstone_retention=retention, ties=ties, by_offset=offsets),
         of_records=Records(
             [*table_columns(records.columns, sink), *COORDINATES],
             updates(sink, records.columns),

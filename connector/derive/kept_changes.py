@@ -23,7 +23,10 @@ _NOT_STORED = ("_delete", "_truncate", UNAVAILABLE)
 
 def options_of(rule: UpsertRule, *, ties: bool) -> str:
     """The options as text. ``ties``: see ``net_of``."""
-    return json.dumps({**asdict(rule), "ties": ties})
+    options = asdict(rule)
+    if not rule.by_offset:  # releases before it don't know the word
+        del options["by_offset"]
+    return json.dumps({**options, "ties": ties})
 
 
 def rule_of(options: str) -> tuple[UpsertRule, bool]:

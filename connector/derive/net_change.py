@@ -34,9 +34,10 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
       older or newer than the update.
 
     The highest truncate is one more row, with nulls for a key. ``columns``: of the changes. ``ties``: a record may give
-    several rows of a key; the one whose JSON sorts last wins. Without a sequence a key with records in two partitions,
-    whose offsets can't be compared, fails the query. Dead letters of a deleted topic may be in any partition: they are
-    older than every record of the topic that was created under its name.
+    several rows of a key; the one whose JSON sorts last wins. Without a sequence, or with one that begins with the
+    offset, a key with records in two partitions, whose offsets can't be compared, fails the query. Dead letters of a
+    deleted topic may be in any partition: they are older than every record of the topic that was created under its
+    name.
     """
     carried = [*COORDINATES, *(["_sequence"] if rule.sequenced else [])]
     own = [name for name in columns if name not in (*carried, "_delete", "_truncate", UNAVAILABLE)]
@@ -60,7 +61,8 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
     for name, part in parts.items():
         newest = f"max_by(struct({identifier(name)} AS value, {order} AS `order`), {rank}) "
         aggregates[part] = newest + update.format(f" AND {has_value(name, rule)}")
-    if not rule.sequenced:
+    stays = rule.by_offset or not rule.sequenced
+    if stays:
         aggregates |= _ENDS
     values = {name: f"latest.{identifier(name)}" for name in (*own, *carried)}
     values |= {name: f"`{part}`.value" for name, part in parts.items()}
@@ -71,7 +73,7 @@ def net_of(columns: Sequence[str], rule: UpsertRule, *, truncates: bool = False,
         values[COLUMNS] = struct_sql({name: f"`{part}`.`order`" for name, part in parts.items()})
     values[DELETED_BY] = "deleted"
     row = struct_sql(values)
-    if not rule.sequenced:
+    if stays:
         key = struct_sql({name: identifier(group) for name, group in zip(rule.key, groups, strict=True)})
         offset = "coalesce(latest._offset, deleted.offset)"
         moved = raise_moved(f"to_json({key})", now="last", offset=offset, stored="first")

@@ -98,6 +98,7 @@ def _rule(config: PipelineConfig, sink: DeltaUpsertSink, records: DataFrame) -> 
         ignore_nulls=ignoring_nulls,
         keeps=_keeping(config, sink, records, ignoring_nulls),
         guarded=config.delivery not in ("auto_commit", "manual_commit") or sink.sequence_by is not None,
+        by_offset=sink.sequence_by is not None and sink.by_offset,
     )
 
 

@@ -4,7 +4,7 @@ The table is a function of the *set* of a key's events. The order of arrival doe
 where it belongs. The rules:
 
 * Events are ordered by their sequence, which is the type of ``__START_AT`` and ``__END_AT``. A table without a sequence
-  orders them by offset; then a key must stay in one partition.
+  orders them by offset; then a key must stay in one partition, as it must if the sequence begins with the offset.
 * Of several events with the same sequence, only the last by (topic, partition, offset) counts.
 * An update starts a version, and ends the version before it. An update whose tracked columns equal those of the version
   before it is *merged* into that version, which then shows the update's untracked columns.
@@ -73,11 +73,13 @@ class DeltaHistory:
         columns: VersionColumns,
         tombstone_retention: timedelta = timedelta(days=7),
         ties: bool = False,
+        by_offset: bool = False,
     ) -> None:
-        """``ties``: a record may give several rows of a key."""
+        """``ties``: a record may give several rows of a key. ``by_offset``: its events have a sequence, which
+        begins with the offset."""
         self._table = table
         self._commits = commits
-        self._versions = _Versions(table, columns, tombstone_retention, ties=ties)
+        self._versions = _Versions(table, columns, tombstone_retention, ties=ties, by_offset=by_offset)
         table.keeps_order = True
 
     @property
@@ -98,9 +100,8 @@ class DeltaHistory:
                 stored = changed.where(f"NOT {identifier(GONE)}").drop(GONE)
                 stored = as_stored(stored, self._table, stored.columns)
                 refuse_broken(stored, limits, self._versions.columns.key)
-            elif "_sequence" not in rows.columns:
-                rows.createOrReplaceTempView(SOURCE)
-                self._table.spark.sql(self._versions.moved_sql(SOURCE, passed)).collect()
+            else:
+                self._versions.refuse_moved(rows, passed)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Commit the epoch: keep its deletes as tombstones, and merge the versions that change.
@@ -134,10 +135,11 @@ class PlainHistory:
         columns: VersionColumns,
         tombstone_retention: timedelta = timedelta(days=7),
         ties: bool = False,
+        by_offset: bool = False,
     ) -> None:
-        """``ties``: as in ``DeltaHistory``."""
+        """``ties``, ``by_offset``: as in ``DeltaHistory``."""
         self._table = table
-        self._versions = _Versions(table, columns, tombstone_retention, ties=ties)
+        self._versions = _Versions(table, columns, tombstone_retention, ties=ties, by_offset=by_offset)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Merge the versions that change. Other writers' conflicts are retried. Raises KeyMoved."""
@@ -158,10 +160,16 @@ class _Versions:
     """The versions of the keys that an epoch touches, before and after it."""
 
     def __init__(
-        self, table: DeltaTable, columns: VersionColumns, tombstone_retention: timedelta, *, ties: bool
+        self,
+        table: DeltaTable,
+        columns: VersionColumns,
+        tombstone_retention: timedelta,
+        *,
+        ties: bool,
+        by_offset: bool,
     ) -> None:
         self.columns = columns
-        self._ties = ties
+        self._ties, self._by_offset = ties, by_offset
         self._table = table
         self.tombstones = Tombstones(table, columns.key)
         self._retention = tombstone_retention
@@ -172,9 +180,15 @@ class _Versions:
         _, truncates = split(events)
         return keys if truncates is None or truncates.isEmpty() else ""
 
-    def moved_sql(self, events: str, position: Offsets) -> str:
-        """A query that fails at a key that has left its partition, as ``changed`` would. ``events``: SQL for FROM."""
-        return events_moved_sql(events, self._table.sql, self.tombstones.passed_sql(position), self.columns.key)
+    def refuse_moved(self, events: DataFrame, position: Offsets | None) -> None:
+        """Fail at a key that has left its partition, as ``changed`` does, where that isn't allowed. Writes nothing.
+
+        ``position``: see there.
+        """
+        if self._by_offset or "_sequence" not in events.columns:
+            events.createOrReplaceTempView(SOURCE)
+            tombstones = self.tombstones.passed_sql(position)
+            self._table.spark.sql(events_moved_sql(SOURCE, self._table.sql, tombstones, self.columns.key)).collect()
 
     def changed(
         self,
@@ -189,11 +203,12 @@ class _Versions:
 
         ``position``: only tombstones of records before it count, as later records are still to be read; None: all
         count. ``note``: whether to keep the deletes among the events as tombstones. ``by``: see
-        ``Tombstones.forget``. ``within``: SQL that is true of every row ``t`` of the table that has a key of the
-        events; empty: unknown.
+        ``Tombstones.forget``. ``within``: SQL that is true of every row ``t`` with a key of the events; empty: unknown.
         """
         from pyspark.sql import functions as F
 
+        if self._by_offset:
+            self.refuse_moved(events, position)
         if note:
             self._note(events, by)
         events, truncates = split(events)

@@ -7,7 +7,7 @@ Every change to a key has an *order*:
 * by offset: the record's offset. All changes of a key must come from one partition; the MERGE fails at a key that
   has left its partition, because offsets of two partitions can't be compared;
 * by sequence: (sequence, topic, partition, offset), where the sequence is a value of the record. Changes of a key may
-  come from any partition.
+  come from any partition. If the sequence begins with the record's offset, the MERGE fails as by offset.
 
 Spark compares structs field by field, and NULL is lower than every value. So a row that a person inserted, or whose
 sequence is NULL because the column is new, is older than every change.
@@ -100,6 +100,13 @@ class UpsertRule:
     """Other columns that an update may lack, and which then keep the older value. A NULL of an update is a value."""
     guarded: bool = True
     """False: the last writer wins. A rule with ``sequenced`` is always guarded."""
+    by_offset: bool = False
+    """With ``sequenced``: the sequence begins with the record's offset, which is no order across partitions."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether a key has to stay in its partition."""
+        return self.guarded and (self.by_offset or not self.sequenced)
 
     @property
     def parts(self) -> Sequence[str]:
@@ -165,7 +172,7 @@ def moved_sql(target: str, rule: UpsertRule, columns: Sequence[str]) -> str | No
 
     ``target``: SQL of the table, as in FROM; ``columns``: names of the columns of the view ``SOURCE``.
     """
-    if rule.sequenced or not rule.guarded:
+    if not rule.stays:
         return None
     stayed = _Guard(rule, columns).in_its_partition("true")
     on = upserting(rule, columns).on
@@ -317,16 +324,17 @@ class _Guard:
             changes += [is_newer, all_of([f"{self._stored_value(name)} IS NOT NULL", is_deleted])]
         sets[COLUMNS] = _struct(orders)
         deletes = all_of([self._delete_is_not_older, f"NOT {parentheses(self._update_survives)}"])
-        return [Change(deletes, None), Change(parentheses(any_of(changes)), sets)]
+        return [Change(self.in_its_partition(deletes), None), Change(parentheses(any_of(changes)), sets)]
 
     def in_its_partition(self, condition: str) -> str:
-        """The condition, if the key is still in its partition. Else the query fails. By sequence: the condition alone.
+        """The condition, if the key is still in its partition. Else the query fails. By sequence: the condition alone,
+        unless the sequence begins with the offset.
 
         A key of a deleted topic may be in any partition of the topic that was created under the same name: everything
         in the new topic is newer, see ``sinks.recreated``. The incoming change may be the older one, if it is a dead
-        letter of the deleted topic.
+        letter of the deleted topic. A sequence of offsets doesn't say so: there such a key has left its partition.
         """
-        if self._rule.sequenced:
+        if not self._rule.stays:
             return condition
         topic, partition, offset = "s._topic", "s._partition", "s._offset"
         stored_topic, stored_partition = "t._topic", "t._partition"
@@ -350,13 +358,16 @@ class _Guard:
             [
                 f"{stored_topic} IS NULL",
                 f"{stored_partition} IS NULL",
-                f"startswith({stored_topic}, {literal(RETIRED)})",
-                f"startswith({topic}, {literal(RETIRED)})",
+                *([] if self._rule.sequenced else self._retired(stored_topic, topic)),
                 f"({stored_topic} = {topic} AND {stored_partition} = {partition})",
             ]
         )
         # Spark may evaluate this also for rows without a match. Those must not fail, hence the first branch.
         return case([(f"{topic} IS NULL", "false"), (stayed, condition)], f"CAST({fails} AS BOOLEAN)")
+
+    @staticmethod
+    def _retired(*topics: str) -> list[str]:
+        return [f"startswith({topic}, {literal(RETIRED)})" for topic in topics]
 
     def _stored_value(self, name: str) -> str:
         return "NULL" if name in self._new else self._stored.get(name, f"t.{identifier(name)}")

@@ -30,7 +30,7 @@ def source_sql(rule: UpsertRule, net: str, columns: Sequence[str], tombstones: s
 def moved_from_sql(rule: UpsertRule, net: str, columns: Sequence[str], tombstones: str) -> str | None:
     """A query that fails at a key that has left the partition of its tombstone, as ``source_sql`` does. None: the rule
     allows it. The parameters are those of ``source_sql``."""
-    if rule.sequenced or not rule.guarded:
+    if not rule.stays:
         return None
     return f"SELECT count({DELETED_BY})\nFROM {parentheses(_with_newest_delete(rule, net, columns, tombstones, None))}"
 
@@ -78,16 +78,18 @@ def _with_newest_delete(
 
 def _in_its_partition(rule: UpsertRule, mark: str) -> str:
     """The key's tombstone. The query fails if the key has left the tombstone's partition: as for a row, see
-    ``UpsertRule``. By sequence: the tombstone alone."""
-    if rule.sequenced or not rule.guarded:
+    ``UpsertRule``. By sequence: the tombstone alone, unless the sequence begins with the offset."""
+    if not rule.stays:
         return mark
     names = ("topic", "partition", "offset")
     place = {name: f"coalesce(r._{name}, r.{DELETED_BY}.{identifier(name)})" for name in names}
     stayed = any_of(
         [
             f"{mark} IS NULL",
-            f"startswith({mark}.topic, {literal(RETIRED)})",
-            f"startswith({place['topic']}, {literal(RETIRED)})",
+            *(
+                f"startswith({topic}, {literal(RETIRED)})"
+                for topic in ([] if rule.sequenced else [f"{mark}.topic", place["topic"]])
+            ),
             f"({mark}.topic = {place['topic']} AND {mark}.`partition` = {place['partition']})",
         ]
     )

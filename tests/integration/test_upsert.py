@@ -707,9 +707,10 @@ def test_an_update_that_moved_its_key_is_refused_where_its_delete_is_known(key: 
 
 
 @pytest.mark.breadth
-def test_a_key_that_moved_is_found_by_its_tombstone(lake: Lake, topic: Topic) -> None:
+@pytest.mark.parametrize("order", [{}, {"sequence_by": "struct(_offset, 1 AS n)"}])
+def test_a_key_that_moved_is_found_by_its_tombstone(order: dict[str, str], lake: Lake, topic: Topic) -> None:
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
-    pipeline = lake.pipeline("upsert", **letters)
+    pipeline = lake.pipeline("upsert", sink=order, **letters)
     topic.send(("gone", None), partition=1)
     pipeline.run()
     topic.send_rows([("b", 1), ("gone", 1)], partition=0)

@@ -235,7 +235,7 @@ def test_what_was_not_compared_is_not_called_exact() -> None:
     sizes = counted("expected", 2), counted("found", 2)
     for kind, sentence in (
         ("doubtful", "1 row is missing or not as expected. Records that weren't compared may explain this"),
-        ("moved", "1 key has records in several partitions. Without sequence_by, offsets are their order"),
+        ("moved", "1 key has records in several partitions. Without sequence_by, or with one of _offset, offsets are"),
         ("unreadable", "1 record can't be read as the pipeline file says, so what they made wasn't compared."),
     ):
         found = verdict(*sizes, counted(kind, 1, 5))

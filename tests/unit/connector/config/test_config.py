@@ -9,6 +9,7 @@ from golden_files import GOLDEN, assert_golden
 from pydantic import SecretStr
 
 from connector.config import (
+    DeltaUpsertSink,
     FromTimestamp,
     Interval,
     PipelineConfig,
@@ -465,6 +466,35 @@ def test_an_order_by_the_offset_ends_with_its_topic(
             parse(options(**again))
         else:
             assert said in fault(**again)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "by_offset"),
+    [
+        (None, True),
+        ("_offset", True),
+        ("struct(_offset, a)", True),
+        ("named_struct('at', `_OFFSET`)", True),
+        ("1000 * _offset + a", True),
+        ("struct(IF(_topic = 'late', 1, 0), _offset)", False),  # an order of topics, which their file knows
+        ("a", False),
+        ("struct(_timestamp, _offset, a)", False),
+        ("coalesce(a, _offset)", False),
+        ("struct('_offset', a /* _offset */)", False),
+    ],
+)
+def test_a_sequence_that_begins_with_the_offset_is_an_order_within_one_partition(
+    sequence: str | None, *, by_offset: bool
+) -> None:
+    sink = {**UPSERTED, "sequence_by": sequence}
+    config = parse(options(sinks=[sink]))
+    assert isinstance(config.sinks[0], DeltaUpsertSink)
+    assert config.sinks[0].by_offset is by_offset
+    truncating = [{**sink, "apply_as_truncates": "a = 0"}]
+    if by_offset:
+        assert "offsets can't tell which rows of other partitions are older" in fault(sinks=truncating)
+    else:
+        parse(options(sinks=truncating))
 
 
 BITEMPORAL = {

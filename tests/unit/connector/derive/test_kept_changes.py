@@ -28,6 +28,7 @@ RULES = st.builds(
     ignore_nulls=NAMES,
     keeps=NAMES,
     guarded=st.booleans(),
+    by_offset=st.booleans(),
 )
 OWN = [*COORDINATES, "_delete", "_truncate"]
 

@@ -15,7 +15,7 @@ from spark_in_sqlite import STRUCTS, database
 from connector.derive.net_change import net_of
 from sinks.delta.upsert_rule import DELETED_BY, UpsertRule
 
-COLUMNS = ("k", "v", "_topic", "_partition", "_offset", "_timestamp", "_delete", "_truncate")
+COLUMNS = ("k", "v", "_topic", "_partition", "_offset", "_timestamp", "_delete", "_truncate", "_sequence")
 OLD, NEW = "#id/t", "t"
 
 
@@ -43,7 +43,7 @@ class Change:
     @property
     def row(self) -> tuple[object, ...]:
         value = None if self.deletes else str(self)
-        return (1, value, self.topic, self.partition, self.offset, 0, self.deletes, False)
+        return (1, value, self.topic, self.partition, self.offset, 0, self.deletes, False, self.offset)
 
 
 def in_sqlite(sql: str) -> str:
@@ -55,14 +55,15 @@ def in_sqlite(sql: str) -> str:
     return re.sub(r"\b(latest|deleted|first|last)\.`?(\w+)`?", r"field(\1, '\2')", sql)
 
 
-def net(changes: Sequence[Change]) -> dict[str, Any]:
+def net(changes: Sequence[Change], **rule: bool) -> dict[str, Any]:
     """The net change of the one key."""
     connection = database()
     connection.create_aggregate("max_by", 2, MaxBy)
     connection.execute(f"CREATE TABLE changes ({', '.join(COLUMNS)})")
     marks = ", ".join("?" * len(COLUMNS))
     connection.executemany(f"INSERT INTO changes VALUES ({marks})", [change.row for change in changes])
-    reduction = net_of(COLUMNS, UpsertRule(("k",)))
+    columns = [name for name in COLUMNS if name != "_sequence" or rule.get("sequenced")]
+    reduction = net_of(columns, UpsertRule(("k",), **rule))
     values = ", ".join(f"{sql} AS `{name}`" for name, sql in {**reduction.groups, **reduction.aggregates}.items())
     grouped = f"SELECT {values} FROM changes GROUP BY {', '.join(reduction.groups.values())}"
     (row,) = connection.execute(in_sqlite(f"SELECT {reduction.row} FROM ({grouped})")).fetchone()
@@ -91,3 +92,10 @@ def test_a_key_in_two_partitions_of_a_topic_fails_the_query(topic: str) -> None:
     if topic == NEW:
         with pytest.raises(sqlite3.OperationalError, match="user-defined function"):
             net([Change(topic, 0, 4), Change(OLD, 0, 4), Change(topic, 1, 7)])
+
+
+def test_a_sequence_of_offsets_is_no_order_across_partitions() -> None:
+    moved, stays = [Change(NEW, 0, 4), Change(NEW, 1, 3)], [Change(NEW, 1, 4), Change(NEW, 1, 3)]
+    assert net(moved, sequenced=True)["_offset"] == net(stays, sequenced=True, by_offset=True)["_offset"] == 4
+    with pytest.raises(sqlite3.OperationalError, match="user-defined function"):
+        net(moved, sequenced=True, by_offset=True)

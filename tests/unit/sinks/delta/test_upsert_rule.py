@@ -348,6 +348,23 @@ def test_by_offset_a_key_that_left_the_partition_of_its_tombstone_fails_the_quer
             table.apply(incoming)
 
 
+@pytest.mark.parametrize("topic", ["t", "other", "#id/t"])
+@pytest.mark.parametrize("options", [{}, {"soft": True}, *PARTS[1:]], ids=["hard", "soft", *PART_IDS[1:]])
+def test_a_sequence_of_offsets_is_no_order_across_partitions_and_topics(options: dict[str, Any], topic: str) -> None:
+    """It was taken for one: of a key with updates 5 and, in another partition, 3, the row stayed as of 5 for ever."""
+    rule = UpsertRule(("k",), sequenced=True, by_offset=True, **options)
+    for stored, incoming in itertools.product(("update", "delete"), repeat=2):
+        for first, then in ((2, 3), (3, 2), (2, 4)):
+            table = Table(rule)
+            table.apply(Event(stored, first, "a", topic=topic))
+            if topic == "t" and first % 2 == then % 2:  # the partition, see `Event.coordinates`
+                table.apply(Event(incoming, then, "b"))
+                assert table.shown == ("v=b" if incoming == "update" else None)
+                continue
+            with pytest.raises(sqlite3.OperationalError, match="user-defined function"):
+                table.apply(Event(incoming, then, "b"))
+
+
 @pytest.mark.parametrize("rule", [HARD["by offset"], SOFT["by offset, soft"]], ids=["hard", "soft"])
 @pytest.mark.parametrize("stored", ["update", "delete"])
 def test_by_offset_a_letter_of_a_deleted_topic_is_older_than_all_of_the_new_one(rule: UpsertRule, stored: str) -> None:
