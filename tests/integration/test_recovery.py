@@ -87,7 +87,6 @@ def test_the_status_after_a_restore_says_so(lake: Lake, topic: Topic) -> None:
     assert (status.position.source, status.position.epoch, sum(status.lag.values())) == ("restored", 3, 10)
 
 
-@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["upsert"])
 def test_a_shallow_clone_goes_on_from_where_its_source_stood(kind: str, lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic, kind)

@@ -314,7 +314,6 @@ def test_what_would_say_nothing_of_old_rows_is_not_added(lake: Lake) -> None:
     assert_told("an_aggregate_into_a_table_that_was_there", caught.value, folder=lake.folder)
 
 
-@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["append", pytest.param("upsert", marks=breadth)])
 def test_rows_that_a_table_held_before_are_counted_apart_while_they_are_unchanged(lake: Lake, kind: str) -> None:
     adopted(lake, kind, f"k STRING, n INT, {PLACES}")

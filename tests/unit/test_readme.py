@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from campaign_marks import campaigns_of
 from pages import ROOT
-from suites import CAMPAIGNS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS, ROOT / "tests" / "README.md", ROOT / "tests" / "benchmarks" / "README.md"]
 
-TESTS: dict[str, ast.FunctionDef] = {}
-DEFINED_IN: dict[str, set[Path]] = defaultdict(set)
-"""By name: a test's definition, and the files that have one of this name."""
+CAMPAIGNS_OF: dict[str, dict[Path, set[str]]] = defaultdict(dict)
+"""By name and file: the campaigns that have the whole test. None: `make test` runs it."""
 for _file in (ROOT / "tests").rglob("*.py"):
-    for _node in ast.walk(ast.parse(_file.read_text(encoding="utf-8"))):
-        if isinstance(_node, ast.FunctionDef) and _node.name.startswith("test_"):
-            TESTS[_node.name] = _node
-            DEFINED_IN[_node.name].add(_file)
+    for _name, _campaigns in campaigns_of(_file.read_text(encoding="utf-8")).items():
+        CAMPAIGNS_OF[_name][_file] = _campaigns
 
 
 def promises(page: str) -> Iterator[str]:
@@ -55,27 +51,72 @@ def test_there_are_promises() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+)`", README + GUARANTEES))))
 def test_every_promise_names_a_test_that_exists(name: str) -> None:
-    assert name in TESTS
+    assert name in CAMPAIGNS_OF
 
 
 @pytest.mark.parametrize("promise", PROMISES)
 def test_every_promise_is_shown_by_make_test(promise: str) -> None:
-    names = re.findall(r"`(test_\w+)`", promise)
+    names = [name for name, _, campaigns in named(promise) if not campaigns]
     whole_files = re.findall(r"\]\([./]*(tests/[\w/]+\.py)\)(?!:)", promise)
-    assert [name for name in names if not in_campaigns_only(TESTS[name])] or whole_files
+    assert names or whole_files
 
 
-def in_campaigns_only(test: ast.FunctionDef) -> bool:
-    """Whether it is marked as a whole: where only some of its parameters are, the others run in `make test`."""
-    marks = {decorator.attr for decorator in test.decorator_list if isinstance(decorator, ast.Attribute)}
-    return bool(marks & CAMPAIGNS.keys())
+@pytest.mark.parametrize("promise", PROMISES)
+def test_what_only_a_campaign_shows_stands_behind_its_name(promise: str) -> None:
+    for name, said, campaigns in named(promise):
+        assert campaigns <= said, name
+        assert campaigns or not said, name
+
+
+def named(promise: str) -> Iterator[tuple[str, set[str], set[str]]]:
+    """Each test of a row, the campaigns that the row names before it, and those that have the whole test."""
+    said: set[str] = set()
+    file = ROOT
+    for campaigns, link, name in re.findall(r"(campaigns? [`\w ]+):|\]\([./]*(tests/[^)]+)\)|`(test_\w+)`", promise):
+        if campaigns:
+            said = {*re.findall(r"`(\w+)`", campaigns)}
+        elif link:
+            file = ROOT / link
+        else:
+            where = CAMPAIGNS_OF[name]
+            yield name, said, where[file] if file in where else set().union(*where.values())
+
+
+def test_marks_are_seen_in_every_form_that_pytest_takes() -> None:
+    source = """
+slow = pytest.mark.breadth
+others = pytest.mark.law
+CASES = [pytest.param(1, marks=slow), pytest.param(2, marks=[others, slow])]
+SOME = [pytest.param(n, marks=[] if n else slow) for n in range(2)]
+@pytest.mark.kills
+def test_attribute(): ...
+@slow
+@others
+def test_name(): ...
+@pytest.mark.parametrize("n", CASES)
+def test_all_cases(): ...
+@pytest.mark.parametrize("n", [0, *CASES])
+def test_some_cases(): ...
+@pytest.mark.parametrize("n", SOME)
+def test_cases_that_differ(): ...
+@others
+@pytest.mark.spark4("breadth")
+def test_none(): ...
+"""
+    assert campaigns_of(source) == {
+        "test_attribute": {"kills"}, "test_name": {"breadth"}, "test_all_cases": {"breadth"},
+        "test_some_cases": set(), "test_cases_that_differ": set(), "test_none": set(),
+    }  # fmt: skip
+    for marks in ("slow", "[others, pytest.mark.breadth]"):
+        found = campaigns_of(f"slow = pytest.mark.breadth\npytestmark = {marks}\nclass A:\n  def test_a(self): ...")
+        assert found == {"test_a": {"breadth"}}
 
 
 @pytest.mark.parametrize("promise", PROMISES)
 def test_a_test_is_in_the_file_that_is_linked_before_it(promise: str) -> None:
     for file, names in re.findall(r"\]\([./]*(tests/[\w/]+\.py)\): ((?:`test_\w+`(?:, )?)+)", promise):
         for name in re.findall(r"`(test_\w+)`", names):
-            assert ROOT / file in DEFINED_IN[name], name
+            assert ROOT / file in CAMPAIGNS_OF[name], name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
