@@ -5,17 +5,21 @@ position has passed, is in the table or among what is named as lost; and the cla
 commits begins where the pipeline really began, whatever was added, expired, restored or replaced since.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 from fakes import Group, To, Topic
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from connector.audit.claim import At, Metadata, claimed, metadata
+from connector.config import Source as Options
 from connector.delivery.ports import Work
 from connector.delivery.transactional import deliver
-from connector.protocol.recover import refuse_refilled
+from connector.source.topics import KafkaSource
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.metadata import CommitMetadata
 from sinks.errors import OffsetsLost, TableReplaced
@@ -41,6 +45,25 @@ actions = st.one_of(
 
 class CutMeanwhile(OffsetsLost):
     """Between the plan of an epoch and its read. Nothing of it is written."""
+
+
+class Asked(KafkaSource):
+    """What a run asks after a read, answered by a topic in memory."""
+
+    def __init__(self, topic: Topic) -> None:
+        super().__init__(Options.model_validate({"topics": ["t"], "kafka": {"bootstrap.servers": "b:9092"}}))
+        self._topic = topic
+
+    @property
+    def _admin(self) -> Any:
+        described = [{"name": "t", "error_code": 0, "topic_id": self._topic.id, "partitions": []}]
+        return SimpleNamespace(describe_topics=lambda _: described)
+
+    def _ends_of(
+        self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None
+    ) -> Mapping[TopicPartition, int]:
+        assert led is not None
+        return self._topic.ends_of(leaders)
 
 
 @dataclass
@@ -141,12 +164,11 @@ class World:
         return True
 
     def read(self, epoch: Epoch) -> list[Record]:
-        """As a run does: not beyond the end, and asking afterwards."""
-        read = {range_.at: range_.end for range_ in epoch.ranges}
-        if any(end > len(self.topic.partitions[at.partition]) for at, end in read.items()):
+        """Not beyond the end, and what a run asks afterwards."""
+        if any(range_.end > len(self.topic.partitions[range_.partition]) for range_ in epoch.ranges):
             raise CutMeanwhile("the read fails")
         try:
-            refuse_refilled(read, self.topic.ends_of({at: epoch.leaders[at] for at in read}))
+            Asked(self.topic).refuse_changed(epoch)
         except OffsetsLost as error:
             raise CutMeanwhile(error.message) from error
         return self.topic.read(epoch)

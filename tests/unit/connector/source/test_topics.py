@@ -12,8 +12,9 @@ from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
 from connector.source.topics import KafkaSource
 from connector.source.until import Until
-from sinks.errors import NotAuthorized, SourceError, TopicMissing
-from sinks.offsets import Offsets, TopicPartition
+from sinks.contract import Epoch
+from sinks.errors import NotAuthorized, OffsetsLost, SourceError, TopicMissing, TopicRecreated
+from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
 NOW = datetime(2026, 11, 26, 12, tzinfo=timezone.utc)
@@ -134,3 +135,47 @@ def test_a_cleanup_policy_that_the_user_may_not_read_is_unknown(monkeypatch: pyt
 
     monkeypatch.setattr(KafkaSource, "_admin", SimpleNamespace(describe_configs=describe_configs))
     assert source.cleanup_policies({"b", "a"}) == {"a": "compact,delete", "b": None}
+
+
+B = TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("now", "ends", "raised"),
+    [
+        ({"topic_id": "id"}, {AT: 10, B: 9}, None),
+        ({"topic_id": "new"}, {AT: 10, B: 9}, TopicRecreated),
+        ({"topic_id": "id"}, {AT: 10, B: 6}, OffsetsLost),
+        ({"error_code": 3, "partitions": []}, {}, None),
+        ({"error_code": 29, "partitions": []}, {}, NotAuthorized),
+    ],
+    ids=["the same", "recreated", "cut and filled again", "deleted", "may not be described"],
+)
+def test_after_a_read_its_topics_are_still_those_of_the_plan(
+    now: dict[str, Any],
+    ends: dict[TopicPartition, int],
+    raised: type[Exception] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``ends``: of what the leaders of the plan have written. The records that were read of a deleted topic are its
+    own."""
+    source = KafkaSource(Options.model_validate({"topics": ["t", "other"], "kafka": {"bootstrap.servers": "b:9092"}}))
+    parts = [{"partition_index": at.partition, "leader_id": 1} for at in (AT, B)]
+
+    def describe_topics(names: list[str]) -> list[dict[str, Any]]:
+        return [{"name": name, "error_code": 0, "partitions": parts, **now} for name in names]
+
+    def ends_of_leaders(_: object, asked: Any, led: Any) -> dict[TopicPartition, int]:
+        assert (asked, led) == ({at: leaders[at] for at in ends}, dict.fromkeys(ends, 1))
+        return ends
+
+    monkeypatch.setattr(KafkaSource, "_admin", SimpleNamespace(describe_topics=describe_topics))
+    monkeypatch.setattr("connector.source.topics.ends_of_leaders", ends_of_leaders)
+    leaders = {AT: 4, B: 5, TopicPartition("other", 0): 6}
+    ranges = (OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 3, 8))
+    planned = Epoch("p", 1, "run", ranges, Offsets({AT: 10, B: 8}), {"t": "id"}, NOW, None, leaders=leaders)
+    if raised is None:
+        source.refuse_changed(planned)
+    else:
+        with pytest.raises(raised, match="t"):
+            source.refuse_changed(planned)
