@@ -13,14 +13,16 @@ import pytest
 from connector.engine.dead_letters import UnlessReplaced
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta import commit as commits_module
-from sinks.delta import upsert
+from sinks.delta import history, upsert
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import fenced, refuse_replaced_by
+from sinks.delta.history import DeltaHistory
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.noted import forgotten_if_fenced
 from sinks.delta.position import Commit
 from sinks.delta.upsert import Deletes, DeltaUpsert
 from sinks.delta.upsert_rule import UpsertRule
+from sinks.delta.version_columns import VersionColumns
 from sinks.errors import CommitSkipped, CommitUnknown, Fenced, KeyMoved, PositionMismatch, TableReplaced
 from sinks.offsets import Offsets, TopicPartition
 
@@ -86,6 +88,48 @@ def test_what_it_has_noted_before_the_other_was_sooner_is_forgotten(monkeypatch:
     with pytest.raises(Fenced):
         sink.write(EPOCH, "rows")
     assert steps == ["ask", "note by me/11", "ask", "forget me/11"]
+
+
+@pytest.mark.parametrize("sooner", ["before its plan", "amid its write"])
+def test_a_history_forgets_the_deletes_that_a_replaced_run_has_noted(
+    sooner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    @contextmanager
+    def pruned(*_: object) -> Any:
+        yield "events", ""
+
+    @contextmanager
+    def again(events: Any, _: str) -> Any:
+        yield events
+
+    def fences(*_: object) -> None:
+        raise FENCED
+
+    def changed(versions: Any, *_: object, by: str, **__: object) -> None:
+        steps.append(f"note by {by}")
+
+    monkeypatch.setattr(history, "pruning", pruned)
+    monkeypatch.setattr(history, "once_kept", again)
+    monkeypatch.setattr(history, "merge_sql", lambda *_: "")
+    monkeypatch.setattr(history, "merge_epoch", lambda *_: steps.append("merge"))
+    monkeypatch.setattr(history._Versions, "changed", changed)
+    forgets = SimpleNamespace(forget_noted=lambda by: steps.append(f"forget {by}"))
+    monkeypatch.setattr(history, "Tombstones", lambda *_: forgets)
+    commits: Any = SimpleNamespace(
+        already=fences if sooner == "before its plan" else lambda _: None,
+        find=lambda _: None,
+        refuse_another=fences,
+        stands=lambda _: False,
+    )
+    table: Any = SimpleNamespace(label="t", sql="t")
+    sink = DeltaHistory(table, commits, columns=VersionColumns(("k",), ("n",), ()))
+    rows: Any = SimpleNamespace(schema=None)
+    with pytest.raises(Fenced):
+        sink.write(EPOCH, rows)
+    written = [] if sooner == "before its plan" else ["note by me/11", "merge"]
+    assert steps == [*written, "forget me/11"]
 
 
 @pytest.mark.parametrize(
