@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from connector.engine.left_letters import LeftLetters
+from sinks.contract import Position
 from sinks.delta.dead_letters import DeadLetters
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -120,3 +122,21 @@ def test_a_mark_of_letters_ahead_is_no_retry_of_theirs() -> None:
     letters.take_back(Offsets({AT: 200}), restored_to=5, highest=11, forget=forgotten.append)
     assert not forgotten
     assert [closed for *_, closed in letters.held] == [None]
+
+
+SINCE_10, LOST = Offsets({AT: 10}), (OffsetRange("t", 0, 40, 60),)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["it closes them itself", "the next run does"])
+def test_letters_of_records_that_nobody_has_read_stay_open(killed: bool) -> None:
+    """They may be all that is left of these records: of those before the start, and of those that Kafka has lost."""
+    letters = Letters(5, 20, 40, 59, 60, 200, tables=dict.fromkeys((5, 20, 40, 59, 60, 200), "mine"))
+    run = LeftLetters(letters, "run")
+    run.mark(None)
+    committed = Position(6, PASSED, owner="run", since=SINCE_10, lost=LOST)
+    if killed:
+        LeftLetters(letters, "next").mark(committed)
+    else:
+        run.close(committed)
+    assert {offset for offset, _, closed in letters.held if closed is None} == {5, 40, 59, 200}
+    assert [closed for _, _, closed in letters.held if closed is not None] == [6, 6]
