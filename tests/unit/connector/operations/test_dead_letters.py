@@ -1,19 +1,21 @@
 """Which pipelines can't have their dead letters sent through again, and why; and the order of a retry's steps."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from connector.config import PipelineConfig, parse, tables_of_letters
+from connector.config import Fold, PipelineConfig, parse, tables_of_letters
+from connector.engine.fold import Folding
 from connector.operations import dead_letters
 from connector.operations.dead_letters import refuse_unfit, retry
 from connector.operations.letter_groups import refuse_without_letters
 from connector.protocol.recover import HeldBack, TopicsHeld
 from sinks.contract import Epoch, Position
-from sinks.errors import ConfigurationError, Fenced
+from sinks.errors import ConfigurationError, Fenced, PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
 
 UPSERT = {"type": "delta_upsert", "path": "lake/p", "key": "a"}
@@ -118,12 +120,8 @@ AT = TopicPartition("t", 0)
 STANDS = Position(4, Offsets({AT: 7}), owner="before")
 
 
-@pytest.mark.parametrize("ends", [None, SystemExit, Fenced("another run was sooner", owner="another", epoch=5)])
-def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
-    ends: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the file of now they may be none. What a retry has kept that another run has fenced goes at once."""
-    did: list[str] = []
+def retried(did: list[str], monkeypatch: pytest.MonkeyPatch, ends: Any = None, folding: Folding | None = None) -> None:
+    """A retry of one letter. ``ends``: how its commit fails."""
 
     def says(step: str, result: Any = None) -> Any:
         return lambda *_, **__: (did.append(step), result)[1]
@@ -151,10 +149,37 @@ def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
     monkeypatch.setattr(dead_letters, "remember_deletes", lambda _, kept: None)
     here, waits = Offsets({AT: 7}), {AT: HeldBack(2, None)}
     held = TopicsHeld(Offsets({AT: 0}), here, {}, datetime.now(timezone.utc), held_back=waits)
+    reading: Any = None
+    retry(config(sink=UPSERT), output, letters, reading, run="me", held=held, observe=lambda _: None, folding=folding)
+
+
+@pytest.mark.parametrize("ends", [None, SystemExit, Fenced("another run was sooner", owner="another", epoch=5)])
+def test_a_retry_first_forgets_the_deletes_that_an_earlier_one_has_kept(
+    ends: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the file of now they may be none. What a retry has kept that another run has fenced goes at once."""
+    did: list[str] = []
     with pytest.raises((SystemExit, Fenced)) if ends is not None else nullcontext():
-        retry(config(sink=UPSERT), output, letters, Any, run="me", held=held, observe=lambda _: None)  # type: ignore[arg-type]
+        retried(did, monkeypatch, ends)
     last = {None: ["close"], SystemExit: []}.get(ends, ["forget letters of me at 5"])
     assert did == ["mark", "forget letters of me at 5", "read", "decode", "commit", *last]
+
+
+@pytest.mark.parametrize("table", [STANDS, replace(STANDS, epoch=3), None], ids=["folded", "behind", "replaced"])
+def test_letters_are_closed_only_once_the_table_itself_has_their_epoch(
+    table: Position | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the commit and its fold the change log may cease to count. Then there is nothing to fold."""
+    did: list[str] = []
+
+    def fold(_: str) -> None:
+        did.append("fold")
+
+    log: Any = SimpleNamespace(fold=fold, standing=lambda: SimpleNamespace(table=table))
+    folding = Folding(log, Fold(), "p", "me", lambda _: None)
+    with nullcontext() if table is STANDS else pytest.raises(PositionMismatch, match="no longer counts"):
+        retried(did, monkeypatch, folding=folding)
+    assert did[did.index("commit") + 1 :] == ["fold", *(["close"] if table is STANDS else [])]
 
 
 def test_the_letters_of_several_tables_name_the_log_also_those_of_a_table_that_joins_them() -> None:
