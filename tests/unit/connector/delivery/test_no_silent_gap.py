@@ -26,6 +26,7 @@ from sinks.errors import OffsetsLost, TableReplaced
 from sinks.memory import MemoryAppend, MemoryTable, Record
 from sinks.offsets import Offsets, TopicPartition
 
+OPTIONS = Options.model_validate({"topics": ["t"], "kafka": {"bootstrap.servers": "b:9092"}})
 partition = st.integers(0, 2)
 actions = st.one_of(
     st.tuples(st.just("send"), partition, st.integers(1, 4)),
@@ -51,7 +52,7 @@ class Asked(KafkaSource):
     """What a run asks after a read, answered by a topic in memory."""
 
     def __init__(self, topic: Topic) -> None:
-        super().__init__(Options.model_validate({"topics": ["t"], "kafka": {"bootstrap.servers": "b:9092"}}))
+        super().__init__(OPTIONS)
         self._topic = topic
 
     @property
