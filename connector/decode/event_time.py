@@ -19,9 +19,9 @@ from sinks.spark.sql import identifier, literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TIME = "_time"
-"""The column with a record's event time. Never null."""
-LATE = "_late"
+TIME = "lakelock time"
+"""The column with a record's event time. Never null. Columns on the way have names that no column of the user's has."""
+LATE = "lakelock late"
 """A boolean column of windowed rows: whether the record arrived after its window was closed."""
 IN_RANGE = "in the years 1 to 9999 (UTC)"
 _OUT_OF_RANGE = f"{{0}} NOT BETWEEN timestamp_micros({FIRST}) AND timestamp_micros({LAST})"
@@ -37,7 +37,7 @@ class Timing:
 
 
 def timed(records: DataFrame, column: str) -> DataFrame:
-    """``records`` with ``_time``, the event time. One that is null or out of range fails the query."""
+    """``records`` with ``TIME``, the event time. One that is null or out of range fails the query."""
     from pyspark.sql import functions as F
 
     time = _time_of(records, column)
@@ -73,10 +73,10 @@ def clocked(rows: DataFrame, epoch: Epoch, timing: Timing) -> Iterator[tuple[Dat
 def _stamped(rows: DataFrame, epoch: Epoch, timing: Timing) -> Epoch:
     from pyspark.sql import functions as F
 
-    late = f"count_if({LATE})" if LATE in rows.columns else "0L"
+    late = f"count_if({identifier(LATE)})" if LATE in rows.columns else "0L"
     found = rows.groupBy("_topic", "_partition").agg(
-        F.expr(f"unix_micros(min({TIME}))").alias("low"),
-        F.expr(f"unix_micros(max({TIME}))").alias("high"),
+        F.expr(f"unix_micros(min({identifier(TIME)}))").alias("low"),
+        F.expr(f"unix_micros(max({identifier(TIME)}))").alias("high"),
         F.expr("unix_micros(max(_timestamp))").alias("newest"),
         F.expr(late).alias("late"),
     )

@@ -36,7 +36,7 @@ TOMBSTONE = "_tombstone"
 PROBLEM = "_problem"
 """STRUCT<reason: STRING, detail: STRING>, null for a good record. The column exists only with dead letters."""
 PROBLEM_TYPE = "STRUCT<reason: STRING, detail: STRING>"
-SHOWN = "_shown"
+SHOWN = "lakelock shown"
 """The start of the value of the field that is wrong, where a second look at a bad record has found it; else null."""
 RAW = "_raw"
 """STRUCT<key: BINARY, value: BINARY, headers: ARRAY<STRUCT<key, value>>>: the record itself, with dead letters."""
@@ -47,7 +47,7 @@ ROUTE = "_lakelock_route"
 CARRIED = (*COORDINATES, TOMBSTONE, PROBLEM, RAW, ROUTE)
 """Columns that aren't the user's, and stay with a record through the transform."""
 
-_RIGHT = "_right"
+_RIGHT = "lakelock right"
 SHOWN_OF_A_BAD_VALUE = 200
 """Characters."""
 _COORDINATES = {name: name.removeprefix("_") for name in COORDINATES}
@@ -164,7 +164,7 @@ class RecordDecoder:
                 shown.insert(0, f"{of_part} {fault}.shown END" if self.quotes else "CAST(NULL AS STRING)")
         told = f"named_struct('reason', {PROBLEM}.reason, 'detail', coalesce({', '.join(details)})) AS {PROBLEM}"
         kept = (told if name == PROBLEM else identifier(name) for name in names)
-        return bad.selectExpr(*kept, f"coalesce({', '.join(shown)}) AS {SHOWN}")
+        return bad.selectExpr(*kept, f"coalesce({', '.join(shown)}) AS {identifier(SHOWN)}")
 
     def named(self, records: DataFrame) -> DataFrame:
         """Of records without a problem the ``value``, and the table that it names by a route."""
@@ -362,9 +362,9 @@ def _failing(frame: DataFrame, header: int, *, quotes: bool) -> DataFrame:
         "bad_record", topic="_topic", partition="_partition", offset="_offset", reason=f"{PROBLEM}.reason",
         detail=f"{PROBLEM}.detail", **start,
     )  # fmt: skip
-    checked = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN true ELSE {bad} END AS {_RIGHT}")
+    checked = frame.selectExpr("*", f"CASE WHEN {PROBLEM} IS NULL THEN true ELSE {bad} END AS {identifier(_RIGHT)}")
     return checked.selectExpr(
-        *(f"CASE WHEN {_RIGHT} THEN {identifier(name)} END AS {identifier(name)}" for name in columns)
+        *(f"CASE WHEN {identifier(_RIGHT)} THEN {identifier(name)} END AS {identifier(name)}" for name in columns)
     )
 
 

@@ -25,7 +25,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.limits import Records
 from sinks.delta.meaning import Meaning
 from sinks.delta.merge_on_read import MergeOnRead
-from sinks.delta.session_windows import merged
+from sinks.delta.session_windows import SESSION, merged
 from sinks.delta.shape import canonical
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, SchemaMismatch
@@ -71,7 +71,7 @@ def aggregates(
     def late(records: DataFrame, epoch: Epoch) -> DataFrame | None:
         if window is None or window.late != "dead_letter" or not epoch.late_now:
             return None
-        return records.where(LATE).drop(*(WINDOW_COLUMNS if sessions else ()))
+        return records.where(identifier(LATE)).drop(*(WINDOW_COLUMNS if sessions else ()))
 
     adding = DeltaAggregate(table, commits, groups)
     log = reading = None
@@ -137,12 +137,12 @@ class _Partials:
     def __call__(self, records: DataFrame, epoch: Epoch) -> DataFrame:
         window = self._sink.window
         if window is not None and window.late == "dead_letter":
-            records = records.where(f"NOT {LATE}")
+            records = records.where(f"NOT {identifier(LATE)}")
         if window is None:
             return self.of(records)
         if window.gap is not None:
-            key = [*self._sink.group_by, "_session"]
-            return self._sums(self._numbered(records), key, extent=True).drop("_session")
+            key = [*self._sink.group_by, SESSION]
+            return self._sums(self._numbered(records), key, extent=True).drop(SESSION)
         limit = closed_before(window, epoch.clock)
         key = [*self._sink.group_by, START, END]
         closing = None

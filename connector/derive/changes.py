@@ -70,7 +70,7 @@ def problem_with(records: DataFrame, sink: KeyedSink) -> str:
     """SQL of ``_problem``: why a record can't be a change of this sink's, null where it can. ``records``: none."""
 
     def none(sequence: str) -> str:
-        kind = records.selectExpr("*", f"({sequence}) AS _found").schema["_found"].dataType
+        kind = records.selectExpr("*", f"({sequence}) AS found").schema[-1].dataType
         return has_null(f"({sequence})", kind)
 
     no_key = told("no_key", f"has a null in its key {', '.join(sink.key)}")
@@ -171,7 +171,7 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
             return None
         try:
             # With the other columns, as it will be used: an aggregate isn't one value per record.
-            return records.selectExpr("*", f"({expression}) AS _found").schema["_found"].dataType
+            return records.selectExpr("*", f"({expression}) AS found").schema[-1].dataType
         except PySparkException as error:
             raise ConfigurationError(
                 f"{sink.option(option)}: Spark doesn't take {expression!r}: {problem(error)}",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from connector.config import Window
 from connector.decode.event_time import LATE, TIME
+from sinks.delta.session_windows import SESSION
 from sinks.event_time import FIRST, Clock, time_at
 from sinks.offsets import OffsetRange
 from sinks.spark.sql import identifier, literal
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 START, END = "window_start", "window_end"
+_SHOWN, _WINDOW, _BEFORE, _BEGINS = (f"lakelock {name}" for name in ("shown", "window", "before", "begins"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def windowed(records: DataFrame, window: Window, clock: Clock, ranges: Sequence[OffsetRange] = ()) -> DataFrame:
-    """Records with ``_time``, one row per window that each is in: ``window_start``, ``window_end`` and ``_late``.
+    """Records with ``TIME``, one row per window that each is in: ``window_start``, ``window_end`` and ``LATE``.
 
     ``clock`` is the event time before the epoch. ``ranges``: those that the records are of; none: they may be of any
     partition, as in a retry of dead letters. For sessions a record's window is its own, from its time to ``gap``
@@ -39,20 +41,20 @@ def windowed(records: DataFrame, window: Window, clock: Clock, ranges: Sequence[
     # Rows of one record must not make each other late, so this is a range of offsets, not of rows.
     before = Over.partitionBy("_topic", "_partition").orderBy("_offset").rangeBetween(Over.unboundedPreceding, -1)
     known = [F.max(TIME).over(before), F.expr(so_far_sql(clock, ranges))]
-    shown = records.withColumn("_shown", F.greatest(*known, F.expr(_timestamp(clock.watermark))))
+    shown = records.withColumn(_SHOWN, F.greatest(*known, F.expr(_timestamp(clock.watermark))))
     lateness = f"INTERVAL {_micros(window.allowed_lateness)} MICROSECONDS"
     if window.gap is not None:
         rows = shown.withColumns(
-            {START: F.col(TIME), END: F.expr(f"{TIME} + INTERVAL {_micros(window.gap)} MICROSECONDS")}
+            {START: F.col(TIME), END: F.expr(f"{identifier(TIME)} + INTERVAL {_micros(window.gap)} MICROSECONDS")}
         )
         # A closed session must not grow by a record that lies before its end.
-        late = f"{TIME} + {lateness} <= _shown"
+        late = f"{identifier(TIME)} + {lateness} <= {identifier(_SHOWN)}"
     else:
         size, slide = (_duration(length) for length in (window.size, window.slide or window.size))
-        rows = shown.withColumn("_window", F.window(TIME, size, slide))
-        rows = rows.withColumns({START: F.col("_window.start"), END: F.col("_window.end")}).drop("_window")
-        late = f"{END} + {lateness} <= _shown"
-    return rows.withColumn(LATE, F.expr(f"coalesce({late}, false)")).drop("_shown")
+        rows, of = shown.withColumn(_WINDOW, F.window(TIME, size, slide)), F.col(identifier(_WINDOW))
+        rows = rows.withColumns({START: of.getField("start"), END: of.getField("end")}).drop(_WINDOW)
+        late = f"{END} + {lateness} <= {identifier(_SHOWN)}"
+    return rows.withColumn(LATE, F.expr(f"coalesce({late}, false)")).drop(_SHOWN)
 
 
 def closed_before(window: Window, clock: Clock) -> str:
@@ -64,7 +66,7 @@ def closed_before(window: Window, clock: Clock) -> str:
 
 
 def in_sessions(rows: DataFrame, groups: Sequence[str]) -> DataFrame:
-    """The rows with the number of their session in ``_session``, counted within each group in the order of time.
+    """The rows with the number of their session in ``SESSION``, counted within each group in the order of time.
 
     A row belongs to the current session unless that has ended before it. Sessions are half-open, as Spark's are.
     """
@@ -73,12 +75,13 @@ def in_sessions(rows: DataFrame, groups: Sequence[str]) -> DataFrame:
 
     order = Over.partitionBy(*(F.col(identifier(name)) for name in groups)).orderBy(START)
     until_here = order.rowsBetween(Over.unboundedPreceding, -1)
-    begins = F.expr(f"CASE WHEN _before IS NULL OR {START} >= _before THEN 1 ELSE 0 END")
+    before = identifier(_BEFORE)
+    begins = F.expr(f"CASE WHEN {before} IS NULL OR {START} >= {before} THEN 1 ELSE 0 END")
     return (
-        rows.withColumn("_before", F.max(END).over(until_here))
-        .withColumn("_begins", begins)
-        .withColumn("_session", F.sum("_begins").over(order.rowsBetween(Over.unboundedPreceding, 0)))
-        .drop("_before", "_begins")
+        rows.withColumn(_BEFORE, F.max(END).over(until_here))
+        .withColumn(_BEGINS, begins)
+        .withColumn(SESSION, F.sum(_BEGINS).over(order.rowsBetween(Over.unboundedPreceding, 0)))
+        .drop(_BEFORE, _BEGINS)
     )
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 START, END = "window_start", "window_end"
+SESSION = "lakelock session"
+"""The column of ``numbered``."""
 
 
 class Total(Protocol):
@@ -39,7 +41,7 @@ def merged(
 
     ``new``: the epoch's sessions; ``stored``: the rows of the table; both as ``Groups`` describes them.
     ``groups``: columns that identify a group, without the window's; ``states``: column -> type of its state.
-    ``numbered``: adds a column ``_session``, which is the same for rows of a group whose windows touch.
+    ``numbered``: adds a column ``SESSION``, which is the same for rows of a group whose windows touch.
     ``closed_before``: SQL of a timestamp; sessions that end at or before it are closed.
     """
     from pyspark.sql import functions as F
@@ -65,7 +67,7 @@ def merged(
     sums = ", ".join(f"{literal(name)}, {state.total(f'_state.{identifier(name)}')}" for name, state in states.items())
     sessions = (
         numbered(rows)
-        .groupBy(*(F.col(identifier(name)) for name in groups), "_session")
+        .groupBy(*(F.col(identifier(name)) for name in groups), SESSION)
         .agg(
             F.min(START).alias(START),
             F.max(END).alias(END),

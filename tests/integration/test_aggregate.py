@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suites import draws
 
+from connector.decode.event_time import TIME
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch
 from sinks.delta.restore import BY_REWIND, restore
@@ -269,7 +270,7 @@ def test_event_times_are_in_the_commit_of_any_table(kind: str, spark: "SparkSess
     bench = Bench(spark, tmp_path, ListedTopic([records, other]), SCHEMA, sink=sink, event_time="t")
     bench.run(2, 1)
     bench.run(3, 1)
-    assert "_time" not in bench.derivation.columns.names
+    assert TIME not in bench.derivation.columns.names
     position = bench.derivation.sink.position()
     assert position is not None
     (times,) = position.clock.of_epoch.values()

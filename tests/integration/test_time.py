@@ -327,3 +327,26 @@ def test_a_window_that_replaces_one_by_another_column_judges_by_its_own(lake: La
     found = windows.selectExpr("minute(window_start)", "records", "window_closed").collect()
     assert sorted(tuple(row) for row in found) == [(0, 2, True), (10, 2, True), (20, 1, False)]
     assert not lake.path("d").exists() or query(lake.path("d"), "SELECT count(*) FROM t") == [(0,)]
+
+
+@pytest.mark.breadth
+def test_columns_that_have_the_names_of_event_time_are_the_users_own(lake: Lake, topic: Topic) -> None:
+    """Splunk calls a time ``_time``. A table beside windows has it, and a user's late flag counts nothing."""
+    schema = "k STRING, _time TIMESTAMP, _late BOOLEAN, _shown STRING, _window STRING, _session STRING"
+    of_user = {"_late": True, "_shown": "s", "_window": "w", "_session": "x"}
+    topic.send(*(("k", {"k": "k", "_time": at(minute).isoformat(), **of_user}) for minute in (0, 5)), partition=0)
+    windows = {
+        "type": "delta_aggregate",
+        "path": str(lake.path("windows")),
+        "group_by": ["k", "_session"],
+        "aggregates": {"shown": "max(_shown)", "late": "bool_or(_late)", "last": "max(_time)"},
+        "window": {"time": "_time", "gap": "1 minute", "allowed_lateness": "0 seconds"},
+    }
+    options = lake.options(schema=schema, event_time="_time")
+    beside = {**options, "sinks": [*options["sinks"], windows], "coordinator": {"path": str(lake.path("log"))}}
+    Pipeline.from_options(beside).run()
+    rows = query(lake.path(), "SELECT _time, _late, _shown, _window, _session FROM t ORDER BY 1")
+    assert rows == [(at(minute), True, "s", "w", "x") for minute in (0, 5)]
+    sessions = query(lake.path("windows"), "SELECT _session, shown, late, last FROM t ORDER BY last")
+    assert sessions == [("x", "s", True, at(minute)) for minute in (0, 5)]
+    assert Pipeline.from_options(beside).status().position.clock.late == 0
