@@ -26,9 +26,9 @@ _SOURCE = (
     "table STRING, txId BIGINT, lsn BIGINT, file STRING, pos BIGINT, row BIGINT, gtid STRING, commit_lsn STRING, "
     "change_lsn STRING, event_serial_no BIGINT, scn STRING, commit_scn STRING"
 )
-_OP = "_op"
+OP = "_op"
 _OF_EVENT = {
-    _OP: "STRING", "_source": f"STRUCT<{_SOURCE}>", "_ts_ms": "BIGINT",
+    OP: "STRING", "_source": f"STRUCT<{_SOURCE}>", "_ts_ms": "BIGINT",
     "_transaction": "STRUCT<id STRING, total_order BIGINT, data_collection_order BIGINT>", "_source_position": "STRING",
 }  # fmt: skip
 """The columns of an event beside those of its row."""
@@ -110,7 +110,7 @@ class Events:
             absent = (f"IF({condition}, array({literal(each)}), array())" for each, condition in every if condition)
             return f"concat(CAST(array() AS ARRAY<STRING>), {', '.join(absent) or 'array()'})"
         if name == "_source_position":
-            source, op = self._source, self._value(self.columns[_OP].dataType, f"{event}.op")
+            source, op = self._source, self._value(self.columns[OP].dataType, f"{event}.op")
             return _position(self._value(source, f"{event}.source"), getattr(source, "names", ()), op)
         if name in _OF_EVENT:
             return self._value(kind, f"{event}.{name.removeprefix('_')}")
@@ -125,7 +125,7 @@ class Events:
 
     def sound(self, event: str) -> str:
         """SQL: whether an event is the change of a row, or a truncate, and all its values were sent."""
-        op = self._value(self.columns[_OP].dataType, f"{event}.op")
+        op = self._value(self.columns[OP].dataType, f"{event}.op")
         checks = [
             f"{op} IN ('c', 'u', 'r', 'd', 't')",
             f"NOT ({op} IN ('c', 'u', 'r') AND {event}.after IS NULL)",
@@ -138,7 +138,7 @@ class Events:
 
     def control(self, event: str, text: str) -> str:
         """SQL: whether an event in JSON is a control event. ``text``: SQL of the JSON."""
-        return is_control(self._value(self.columns[_OP].dataType, f"{event}.op"), text)
+        return is_control(self._value(self.columns[OP].dataType, f"{event}.op"), text)
 
     def _value(self, kind: DataType, found: str) -> str:
         return found if self.sent is not None else exact_json.value(kind, found, permissive=self.permissive)
@@ -209,12 +209,12 @@ def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> Pipe
     rules: dict[str, object] = {}
     if sink.column_list is None:
         rules["except_column_list"] = (*(sink.except_column_list or ()), *_OF_EVENT, UNAVAILABLE)
-    if _OP in columns:
-        rules["apply_as_deletes"] = sink.apply_as_deletes or f"{_OP} = 'd'"
+    if OP in columns:
+        rules["apply_as_deletes"] = sink.apply_as_deletes or f"{OP} = 'd'"
         soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
         both_times = isinstance(sink, DeltaHistorySink) and sink.bitemporal
         if sink.sequence_by is not None and not soft and not both_times:
-            rules["apply_as_truncates"] = sink.apply_as_truncates or f"{_OP} = 't'"
+            rules["apply_as_truncates"] = sink.apply_as_truncates or f"{OP} = 't'"
     return config.model_copy(update={"sinks": (sink.model_copy(update=rules),)})
 
 
@@ -225,11 +225,11 @@ def passed_over(config: PipelineConfig, columns: Collection[str]) -> str:
     delete nothing.
     """
     sink = config.sinks[0]
-    if _OP not in columns or not isinstance(sink, KeyedSink):
+    if OP not in columns or not isinstance(sink, KeyedSink):
         return "false"
     tombstones = TOMBSTONE if sink.sequence_by is not None else "false"
     ignored = sink.apply_as_truncates == "false"
-    truncates = f"(NOT {TOMBSTONE} AND coalesce({_OP} = 't', false))" if ignored else "false"
+    truncates = f"(NOT {TOMBSTONE} AND coalesce({OP} = 't', false))" if ignored else "false"
     return f"({tombstones} OR {truncates})"
 
 

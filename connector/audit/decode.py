@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.audit import exact_json
+from connector.audit.debezium import OP
 from connector.audit.formats import Form, Forms
 from connector.audit.kafkas_key import of_kafkas_key
 from connector.audit.read import Read
@@ -18,6 +19,7 @@ from connector.audit.schema_names import NAME
 from connector.audit.values import defaults_of, paths_lacking
 from connector.config import COORDINATES
 from connector.config.own_schema import SCHEMA_NAME
+from connector.config.transform_sql import column_words
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
@@ -160,7 +162,7 @@ def _with_rules(frame: DataFrame, forms: Forms) -> DataFrame:
     from pyspark.sql import functions as F
 
     if forms.require is not None:
-        broken = F.expr(f"NOT {TOMBSTONE} AND ({forms.require}) IS NOT TRUE")
+        broken = F.expr(breaks(frame.columns, forms.require))
         try:
             frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(broken, "rule")))
             _ = frame.schema  # makes Spark Connect analyse the frame here
@@ -171,6 +173,15 @@ def _with_rules(frame: DataFrame, forms: Forms) -> DataFrame:
         unnamed = F.when(F.expr(f"({forms.route.sql}) IS NULL"), "route")
         frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), unnamed))
     return frame
+
+
+def breaks(columns: Collection[str], rule: str) -> str:
+    """SQL: whether a record breaks the rule. ``columns``: its. Unless the rule asks for the kind of an event, it isn't
+    about events that may have the key alone, or nothing: deletes and truncates."""
+    spared = [TOMBSTONE]
+    if OP in columns and OP not in {word.lower() for word in column_words(rule)}:
+        spared.append(f"coalesce({OP} IN ('d', 't'), false)")
+    return f"NOT ({' OR '.join(spared)}) AND ({rule}) IS NOT TRUE"
 
 
 def _once(problem: Column) -> Column:

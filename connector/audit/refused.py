@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -74,11 +74,23 @@ def _refused(made: Records, config: PipelineConfig) -> str | None:
     # An event time that was asked for later says nothing of the records before.
     timed = config.on_bad_record == "dead_letter" or isinstance(sink, DeltaAggregateSink)
     if config.clock is not None and timed:
-        time = f"IF({identifier(config.clock)} IS NULL AND {TOMBSTONE}, _timestamp, {identifier(config.clock)})"
+        time = event_time(config, config.clock, made.columns.names)
         whens.append(
             f"WHEN {time} IS NULL OR unix_micros({time}) NOT BETWEEN {_YEAR_1} AND {_YEAR_9999} THEN 'no_time'"
         )
     return f"CASE {' '.join(whens)} END" if whens else None
+
+
+def event_time(config: PipelineConfig, column: str, columns: Collection[str]) -> str:
+    """SQL of a record's event time. One that changes no row but by deleting may lack the column: it has Kafka's time.
+
+    ``columns``: of the rows.
+    """
+    sink, name = config.sinks[0], identifier(column)
+    bare = [TOMBSTONE]
+    if isinstance(sink, KeyedSink):
+        bare += [truncates(sink), passed_over(config, columns), f"coalesce({sink.apply_as_deletes or 'false'}, false)"]
+    return f"CASE WHEN {name} IS NULL AND ({' OR '.join(bare)}) THEN _timestamp ELSE {name} END"
 
 
 def whole(value: str, kind: DataType) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from connector.decode.records import told
+from connector.decode.records import TOMBSTONE, told
 from sinks.contract import Epoch
 from sinks.event_time import FIRST, LAST, Seen, time_at
 from sinks.offsets import TopicPartition
@@ -36,11 +36,14 @@ class Timing:
     idle_after: timedelta
 
 
-def timed(records: DataFrame, column: str) -> DataFrame:
-    """``records`` with ``TIME``, the event time. One that is null or out of range fails the query."""
+def timed(records: DataFrame, column: str, deletes: str = "false") -> DataFrame:
+    """``records`` with ``TIME``, the event time. One that is null or out of range fails the query.
+
+    ``deletes``: as in ``Derivation``.
+    """
     from pyspark.sql import functions as F
 
-    time = _time_of(records, column)
+    time = time_of(records.columns, column, deletes)
     at = {"column": literal(column), "topic": "_topic", "partition": "_partition", "offset": "_offset"}
     null, far = raise_sql("null_time", **at), raise_sql("null_time", **at, far="'true'")
     return records.withColumn(
@@ -49,18 +52,19 @@ def timed(records: DataFrame, column: str) -> DataFrame:
     )
 
 
-def problem_with_time(records: DataFrame, column: str) -> str:
-    """SQL of ``_problem``: that the record has no event time. Null for a good record."""
-    time = _time_of(records, column)
+def problem_with_time(records: DataFrame, column: str, deletes: str = "false") -> str:
+    """SQL of ``_problem``: that the record has no event time. Null for a good record. ``deletes``: as in ``timed``."""
+    time = time_of(records.columns, column, deletes)
     null = told("no_time", f"has no event time, its {column} is null")
     far = told("no_time", f"has an event time out of range, its {column} isn't {IN_RANGE}")
     return f"CASE WHEN {time} IS NULL THEN {null} WHEN {_OUT_OF_RANGE.format(time)} THEN {far} END"
 
 
-def _time_of(records: DataFrame, column: str) -> str:
-    """SQL of the event time. A tombstone has no columns, so Kafka's timestamp is its event time."""
-    name = identifier(column)
-    return f"IF({name} IS NULL AND _tombstone, _timestamp, {name})" if "_tombstone" in records.columns else name
+def time_of(columns: Collection[str], column: str, deletes: str) -> str:
+    """SQL of the event time. What deletes a row may have its key alone: then Kafka's timestamp is its event time."""
+    name, without = identifier(column), [deletes] if deletes != "false" else []
+    without += [TOMBSTONE] if TOMBSTONE in columns else []
+    return f"CASE WHEN {name} IS NULL AND ({' OR '.join(without)}) THEN _timestamp ELSE {name} END" if without else name
 
 
 @contextmanager

@@ -53,6 +53,11 @@ class OwnColumns:
         return f"_lakelock_judged_{self.number}"
 
     @property
+    def deletes(self) -> str:
+        """The column of ``judged`` that says whether a record deletes rows."""
+        return f"_lakelock_deletes_{self.number}"
+
+    @property
     def part(self) -> str:
         """What it reads, for a schema to ask for."""
         return f"value of {self.value}"
@@ -85,12 +90,18 @@ class OwnColumns:
         shared = [name for name in _SHARED if name in rows.columns]
         return rows.selectExpr(f"{self.column}.*", *shared)
 
-    def judged(self, rows: DataFrame, problem: str | None) -> DataFrame:
-        """The rows with the column ``problem``. ``problem``: SQL, over these columns, of what is wrong with a row."""
-        if problem is None:
-            return rows.selectExpr("*", f"CAST(NULL AS {PROBLEM_TYPE}) AS {self.problem}")
+    def judged(self, rows: DataFrame, problem: str | None, deletes: str) -> DataFrame:
+        """The rows with the columns ``problem`` and ``deletes``. ``problem``: SQL, over these columns, of what is wrong
+        with a row; ``deletes``: as in ``Derivation``."""
+        nothing = f"CAST(NULL AS {PROBLEM_TYPE})"
+        if problem is None and deletes == "false":
+            return rows.selectExpr("*", f"{nothing} AS {self.problem}", f"false AS {self.deletes}")
         names = rows.columns
         shared = [name for name in _SHARED if name in names]
         both = rows.selectExpr(f"struct(*) AS {_ALL}", f"{self.column}.*", *shared)
         every = (f"{_ALL}.{identifier(name)} AS {identifier(name)}" for name in names)
-        return both.selectExpr(*every, f"CASE WHEN {self.mine} THEN {problem} END AS {self.problem}")
+        return both.selectExpr(
+            *every,
+            f"CASE WHEN {self.mine} THEN {problem or nothing} END AS {self.problem}",
+            f"{self.mine} AND {deletes} AS {self.deletes}",
+        )

@@ -6,11 +6,13 @@ separate row with everything that Kafka gave, for the dead letters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from connector.config.own_schema import SCHEMA_NAME
+from connector.config.transform_sql import column_words
+from connector.decode.debezium import OP
 from connector.decode.format import NOTHING, UNKNOWN, Format, problem_of
 from connector.decode.tombstone_key import of_tombstone
 from connector.decode.unquoted import unquoted
@@ -257,8 +259,16 @@ class RecordDecoder:
         if not isinstance(kind, BooleanType):
             raise ConfigurationError(f"require: {require!r} is {sql_type(kind).upper()}, not BOOLEAN.")
         broken = told("rule", f"breaks the rule {require}")
-        right = f"{TOMBSTONE} OR " if TOMBSTONE in frame.columns else ""
-        return also(frame, f"CASE WHEN ({right}({require})) IS NOT TRUE THEN {broken} END")
+        return also(frame, f"CASE WHEN ({obeys(frame.columns, require)}) IS NOT TRUE THEN {broken} END")
+
+
+def obeys(columns: Collection[str], rule: str) -> str:
+    """SQL: whether a record with these columns obeys the rule. Debezium's deletes have few values and its truncates
+    none, so they aren't judged by a rule that doesn't ask what an event does."""
+    always = [TOMBSTONE] if TOMBSTONE in columns else []
+    if OP in columns and OP not in {word.lower() for word in column_words(rule)}:
+        always.append(f"coalesce({OP} IN ('d', 't'), false)")
+    return " OR ".join([*always, f"({rule})"])
 
 
 def columns_of(format: Format, read: str, sent: str, of_key: Mapping[str, str]) -> dict[str, str]:

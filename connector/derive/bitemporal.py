@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaHistorySink, PipelineConfig
-from connector.derive.changes import changes, check_expressions, problem_with, table_columns, updates
+from connector.derive.changes import changes, check_expressions, deletes, problem_with, table_columns, updates
 from connector.derive.comparable import incomparable
 from connector.derive.derivation import TableDerivation
 from sinks.delta.bitemporal import DeltaBitemporal, PlainBitemporal
@@ -44,6 +44,7 @@ def bitemporal(
         columns=of_table,
         reduce=lambda rows, _: changes(rows, sink),
         problem=problem_with(records, sink),
+        deletes=deletes(sink, records.columns),
         sink=DeltaBitemporal(table, commits, columns=columns, ties=ties),
         plain=PlainBitemporal(table, columns=columns, ties=ties),
         of_records=Records([*table_columns(records.columns, sink), *COORDINATES], updates(sink, records.columns)),

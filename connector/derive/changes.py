@@ -38,12 +38,12 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
 
     if (over := passed_over(sink, records.columns)) != "false":
         records = records.where(f"NOT {over}")
-    deletes, recorded = f"coalesce({_deletes(sink, records.columns)}, false)", recorded_by(sink)
+    deleting, recorded = f"coalesce({_deletes(sink, records.columns)}, false)", recorded_by(sink)
     marked = records.selectExpr(
         "*",
         *([f"({sink.sequence_by}) AS _sequence"] if sink.sequence_by else []),
         *([f"({recorded}) AS {SYSTEM}"] if recorded is not None else []),
-        f"{TOMBSTONE} OR {deletes} AS _delete",
+        f"{TOMBSTONE} OR {deleting} AS _delete",
         f"{truncates(sink, records.columns)} AS _truncate",
     )
     no_key = _no_key(sink)
@@ -98,8 +98,13 @@ def _deletes(sink: KeyedSink, columns: Sequence[str]) -> str:
 
 def updates(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record's values become those of a row. ``columns``: those of the decoded records."""
+    return f"NOT {deletes(sink, columns)}"
+
+
+def deletes(sink: KeyedSink, columns: Sequence[str]) -> str:
+    """SQL: whether a record deletes rows, or says nothing of the table."""
     others = (f"coalesce({_deletes(sink, columns)}, false)", truncates(sink, columns), passed_over(sink, columns))
-    return f"NOT ({' OR '.join((TOMBSTONE, *(each for each in others if each != 'false')))})"
+    return f"({' OR '.join((TOMBSTONE, *(each for each in others if each != 'false')))})"
 
 
 def is_sent(column: str) -> str:
@@ -185,8 +190,8 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
             return all(can_be_ordered(field.dataType) for field in of)
         return isinstance(of, AtomicType) and not isinstance(of, MapType) and of.simpleString() != "variant"
 
-    deletes = sink.apply_as_deletes or "false"
-    if OP in records.columns and deletes != "false" and OP not in {word.lower() for word in column_words(deletes)}:
+    given = sink.apply_as_deletes or "false"
+    if OP in records.columns and given != "false" and OP not in {word.lower() for word in column_words(given)}:
         raise ConfigurationError(
             f"{sink.option('apply_as_deletes')}: {sink.apply_as_deletes!r} doesn't say what becomes of the rows that "
             f"the database deletes ({OP} = 'd').",

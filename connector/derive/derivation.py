@@ -37,6 +37,8 @@ class Derivation:
     problem: str | None = None
     """SQL of ``_problem``: why the sink doesn't take a decoded record; ``reduce`` fails at such a one. None: it takes
     all."""
+    deletes: str = "false"
+    """SQL: whether a decoded record deletes rows, or says nothing of the table: it may have its key alone."""
     latest_by: Sequence[str] = ()
     """Columns. Of the records of a partition that share their values, the derivation needs the last one only. Empty: it
     needs all."""

@@ -9,6 +9,7 @@ from connector.config.unavailable import UNAVAILABLE
 from connector.derive.changes import (
     changes,
     check_expressions,
+    deletes,
     is_sent,
     problem_with,
     table_columns,
@@ -49,6 +50,7 @@ def history(
         columns=columns.table(schema),
         reduce=events,
         problem=problem_with(records, sink),
+        deletes=deletes(sink, records.columns),
         sink=kept,
         tombstones=kept.tombstones,
         plain=PlainHistory(table, columns=columns, tombstone_retention=retention, ties=ties, by_offset=offsets),

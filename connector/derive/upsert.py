@@ -12,7 +12,15 @@ from connector.config.unavailable import UNAVAILABLE
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.decode.unavailable import has_placeholder
-from connector.derive.changes import changes, check_expressions, problem_with, table_columns, truncates, updates
+from connector.derive.changes import (
+    changes,
+    check_expressions,
+    deletes,
+    problem_with,
+    table_columns,
+    truncates,
+    updates,
+)
 from connector.derive.derivation import TableDerivation
 from connector.derive.kept_changes import kept, options_of
 from connector.derive.net_change import has_value, net_of
@@ -71,6 +79,7 @@ def upsert(
         columns=columns,
         reduce=lambda records, _: changes(records, sink) if on_read else net.of(changes(records, sink)),
         problem=problem_with(records, sink),
+        deletes=deletes(sink, records.columns),
         latest_by=sink.key if _needs_the_last_only(sink) and not rule.keeps else (),
         sink=reading if on_read else merging,
         log=reading,

@@ -122,7 +122,8 @@ class Reading:
             rows = {name: refuse_values(frame, self._unfit(name, frame)) for name, frame in rows.items()}
         if self.timing is not None:
             for name, output in self.outputs.items():
-                rows[name] = output.derivation.prepare(timed(rows[name], self.timing.column), epoch)
+                at = timed(rows[name], self.timing.column, output.derivation.deletes)
+                rows[name] = output.derivation.prepare(at, epoch)
             if not again:
                 # A sink with windows knows which rows are late. Without windows all sinks give the same event time.
                 first = next((name for name in rows if LATE in rows[name].columns), next(iter(rows)))
@@ -259,7 +260,7 @@ class Reading:
         refuses_tombstones = not output.decode.takes_tombstones and TOMBSTONE in rows.columns
         found = problems(output.derivation.problem, self._unfit(name, rows), refuses_tombstones=refuses_tombstones)
         if self.timing is not None:
-            found.append(problem_with_time(rows, self.timing.column))
+            found.append(problem_with_time(rows, self.timing.column, output.derivation.deletes))
         return rows.selectExpr("*", f"coalesce({', '.join(found)}) AS {PROBLEM}") if found else rows
 
 

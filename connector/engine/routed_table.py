@@ -39,6 +39,11 @@ class Template:
     usual: str | None
     """SQL of what is wrong with a row for it, whatever the table is like: by the file alone."""
 
+    @property
+    def deletes(self) -> str:
+        """SQL: as in ``Derivation``, over the columns of its records."""
+        return self.table.derivation.deletes
+
     @classmethod
     def of(cls, table: Table, rows: DataFrame, own: OwnColumns | None, *, keyed: bool) -> Template:
         """The template that this table is an example of.
@@ -90,19 +95,28 @@ def where(name: str) -> str:
     return f"{ROUTE} IS NULL" if name == OTHER else f"{ROUTE} = {literal(name)}"
 
 
-def by_table(problems: Mapping[str, str | None], usual: str | None, own: Sequence[OwnColumns]) -> str | None:
+def by_table(
+    problems: Mapping[str, str | None], usual: str | None, own: Sequence[OwnColumns], *, judged: str = "problem"
+) -> str | None:
     """SQL of what is wrong with a row for its table. Tables that refuse the same are told apart by nobody.
 
     ``problems``: name of the table -> what is wrong with a row for it, of those that may differ from the ``usual``;
-    ``own``: the columns of the tables whose rows have been judged.
+    ``own``: the columns of the tables whose rows have been judged; ``judged``: the name of what that has found.
     """
-    whens = [f"WHEN {each.mine} THEN {each.problem}" for each in own]
+    whens = [f"WHEN {each.mine} THEN {getattr(each, judged)}" for each in own]
     differ: dict[str | None, list[str]] = {}
     for name, problem in problems.items():
         if problem != usual:
             differ.setdefault(problem, []).append(where(name))
     whens += [f"WHEN {' OR '.join(rows)} THEN {problem or 'NULL'}" for problem, rows in differ.items()]
     return f"CASE {' '.join(whens)} ELSE {usual or 'NULL'} END" if whens else usual
+
+
+def deletes_by_table(base: Template | None, templates: Mapping[str, Template]) -> str:
+    """SQL: whether a row deletes rows of its table, as in ``Derivation``. ``base``: that of the other values."""
+    own = [each.own for each in templates.values() if each.own is not None]
+    shared = {name: each.deletes for name, each in templates.items() if each.own is None}
+    return by_table(shared, base.deletes if base is not None else "false", own, judged="deletes") or "false"
 
 
 def _problem(output: Table, limits: Sequence[Limit], rows: DataFrame, *, keyed: bool) -> str | None:
@@ -126,17 +140,19 @@ class Split(NoTable):
     """Whether the pipeline has committed an epoch."""
     refuses: bool
     """Whether a bad record stops the run."""
+    deletes: str
+    """SQL: as in ``Derivation``, of a row for its table."""
 
     @property
     def derivation(self) -> Derivation:
         """The rows as they are, with their table. A bad one fails the query, unless it has been set aside."""
         problem = self.problem()
-        judged = [own.problem for own in self.decode.decode.own]
+        judged = [name for own in self.decode.decode.own for name in (own.problem, own.deletes)]
 
         def reduce(rows: DataFrame, _: Epoch) -> DataFrame:
             return (refuse_problem(rows, problem) if self.refuses and problem is not None else rows).drop(*judged)
 
-        return Derivation(columns=self._columns, reduce=reduce, problem=problem)
+        return Derivation(columns=self._columns, reduce=reduce, problem=problem, deletes=self.deletes)
 
     @property
     def _columns(self) -> StructType:

@@ -27,7 +27,7 @@ from connector.engine.letters_again import RECORD, letters_version, without_rows
 from connector.engine.misnamed import refuse_misnamed
 from connector.engine.outputs import Table
 from connector.engine.routed_places import RoutedPlaces
-from connector.engine.routed_table import RoutedTable, Split, Template, by_table
+from connector.engine.routed_table import RoutedTable, Split, Template, by_table, deletes_by_table
 from connector.engine.shared_session import SharedSession
 from connector.protocol.steps import Event, Observer, Step
 from connector.spark.compat import is_connect
@@ -88,8 +88,8 @@ class Routes:
         self._templates = {name: self._made_template(self.config.routed(name), own.get(name)) for name in names}
         self.split = Split(
             replace(self.decode, shape=self._judged_by_its_own), every.sinks[0].place,
-            self._base.table if self._base is not None else None,
-            self._problem_by_table, self.begun, refuses=self.config.on_bad_record == "fail",
+            self._base.table if self._base is not None else None, self._problem_by_table, self.begun,
+            refuses=self.config.on_bad_record == "fail", deletes=deletes_by_table(self._base, self._templates),
         )  # fmt: skip
 
     def sinks(self, known: Collection[str]) -> Mapping[str, Unstaged]:
@@ -288,8 +288,8 @@ class Routes:
 
     def _judged(self, rows: DataFrame) -> DataFrame:
         for own in self._all_own:
-            table = self._tables.get(own.value)
-            rows = own.judged(rows, table.problem if table is not None else self._templates[own.value].usual)
+            table, usual = self._tables.get(own.value), self._templates[own.value]
+            rows = own.judged(rows, table.problem if table is not None else usual.usual, usual.deletes)
         return rows
 
     @property

@@ -280,6 +280,31 @@ def test_a_tombstone_behind_a_delete_is_no_bad_record_whatever_its_key(lake: Lak
 
 
 @pytest.mark.breadth
+def test_a_delete_with_its_key_alone_needs_no_event_time_and_meets_no_rule(lake: Lake, topic: Topic) -> None:
+    """As PostgreSQL sends it by default, and a connector with ``tombstones.on.delete: false``."""
+    value = {"format": "debezium", "schema": "id INT, amount INT, at TIMESTAMP"}
+    changes: dict[str, Any] = {"value": value, "event_time": "at", "require": "amount >= 0"}
+    dead = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}}
+    rows = [{"id": number, "amount": 1, "at": "2026-01-01T00:00:00Z"} for number in (1, 2, 3)]
+    topic.send(*((str(row["id"]), event("c", row, row["id"])) for row in rows), partition=0)
+    bare = [event(op, {"id": 1, "amount": None, "at": None}, 4) for op in ("d", "u")]
+    for order, more in ((None, {}), ("_source_position", dead)):
+        sink = {"key": "id", "path": str(lake.path(f"by {order}")), **({"sequence_by": order} if order else {})}
+        lake.pipeline("upsert", sink=sink, **changes, **more).run()
+    topic.send(("1", bare[0]), partition=0)
+    for order, more in ((None, {}), ("_source_position", dead)):
+        sink = {"key": "id", "path": str(lake.path(f"by {order}")), **({"sequence_by": order} if order else {})}
+        lake.pipeline("upsert", sink=sink, **changes, **more).run()
+        assert query(sink["path"], "SELECT id FROM t ORDER BY id") == [(2,), (3,)]
+        assert verify(lake, "upsert", sink=sink, **changes, **more).ok
+    assert not lake.path("letters").exists()
+    topic.send(("1", bare[1]), partition=0)
+    lake.pipeline("upsert", sink=sink, **changes, **dead).run()
+    audited = verify(lake, "upsert", sink=sink, **changes, **dead)
+    assert (audited.ok, audited.totals["letters"]) == (True, 1), "an update is judged"
+
+
+@pytest.mark.breadth
 def test_ignoring_new_columns_ignores_no_delete(lake: Lake, topic: Topic) -> None:
     """The table has no column for what an event says of itself. No tombstone tells of the delete a second time."""
     rows = [{"id": number, "name": "a", "amount": "1.00"} for number in (1, 2)]

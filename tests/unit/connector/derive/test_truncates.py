@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from connector.audit import debezium as audit
+from connector.audit.decode import breaks
 from connector.audit.records import truncates as auditors
+from connector.audit.refused import event_time
 from connector.config import DeltaUpsertSink, KeyedSink, PipelineConfig, parse
-from connector.derive.changes import passed_over, truncates, updates
+from connector.decode.event_time import time_of
+from connector.decode.records import obeys
+from connector.derive.changes import deletes, passed_over, truncates, updates
 
-EVENT = ("id", "_op", "_tombstone")
+EVENT = ("id", "_op", "_tombstone", "at", "_timestamp")
 
 
 def config(**options: Any) -> PipelineConfig:
@@ -32,7 +36,7 @@ def matching(condition: str) -> set[str]:
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE records ({', '.join(EVENT)})")
     rows = [(1, "c", False), (1, "d", False), (1, None, True), (None, "t", False)]
-    connection.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
+    connection.executemany("INSERT INTO records VALUES (?, ?, ?, NULL, 'of Kafka')", rows)
     found = connection.execute(f"SELECT coalesce(_op, 'tombstone') FROM records WHERE {condition}")
     return {kind for (kind,) in found}
 
@@ -68,6 +72,9 @@ def test_a_truncate_empties_the_table_or_is_passed_over_or_is_a_bad_record(
     assert isinstance(theirs.sinks[0], KeyedSink)
     assert matching(auditors(theirs.sinks[0])) == emptying
     assert matching(audit.passed_over(theirs, EVENT)) == over
+    without_time = {"d", "tombstone"} | emptying | over
+    for time in (time_of(EVENT, "at", deletes(sink, EVENT)), event_time(theirs, "at", EVENT)):
+        assert matching(f"({time}) = 'of Kafka'") == without_time, "a delete may have its key alone"
 
 
 def test_without_the_kind_of_event_nothing_is_a_truncate() -> None:
@@ -75,3 +82,23 @@ def test_without_the_kind_of_event_nothing_is_a_truncate() -> None:
     assert isinstance(sink, DeltaUpsertSink)
     assert passed_over(sink, ("id", "_tombstone")) == "false"
     assert audit.passed_over(config(apply_as_truncates="false"), ("id", "_tombstone")) == "false"
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [("at > '2026'", {"c"}), ("_op <> 't' AND id > 0", {"t"}), ("_OP IN ('c', 'd') AND at > '2026'", {"c", "d", "t"})],
+)
+def test_a_rule_that_asks_for_no_kind_of_event_is_not_about_what_may_have_the_key_alone(
+    rule: str, broken: set[str]
+) -> None:
+    assert matching(f"({obeys(EVENT, rule)}) IS NOT TRUE") == matching(breaks(EVENT, rule)) == broken
+
+
+def test_a_delete_by_the_files_own_condition_needs_no_event_time() -> None:
+    written = config(apply_as_deletes="id IS NULL OR _op = 'd'", apply_as_truncates="false", sequence_by=None)
+    (sink,) = written.sinks
+    assert isinstance(sink, KeyedSink)
+    columns = ("id", "_tombstone", "at", "_timestamp")  # no events: the file alone says it
+    for time in (time_of(columns, "at", deletes(sink, columns)), event_time(written, "at", columns)):
+        assert matching(f"({time}) = 'of Kafka'") == {"t", "d", "tombstone"}
+    assert matching(f"({time_of(columns, 'at', 'false')}) = 'of Kafka'") == {"tombstone"}, "where deletes are rows"
