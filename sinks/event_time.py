@@ -15,6 +15,7 @@ from sinks.offsets import TopicPartition
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICRO = timedelta(microseconds=1)
+_BEFORE_ALL = datetime.min.replace(tzinfo=timezone.utc)
 FIRST, LAST = ((each.replace(tzinfo=timezone.utc) - _EPOCH) // _MICRO for each in (datetime.min, datetime.max))
 """The microseconds since 1970 that a datetime can hold: the years 1 to 9999. Spark's and Kafka's times go further."""
 
@@ -53,7 +54,8 @@ class Clock:
     partly: str | None = None
     """Of a clock that hasn't: the column of the times that it has. None: it doesn't say."""
     retired: datetime | None = None
-    """The largest event time of the topics that have retired since."""
+    """The largest event time of rows that no partition here tells of: those of topics that have retired since, and of
+    a sink beside that with the windows."""
 
     def carried(self) -> Clock:
         """The clock after an epoch that reads no records."""
@@ -97,6 +99,11 @@ class Clock:
         highs = [seen.high for at, seen in self.so_far.items() if at.topic in names]
         left = {at: seen for at, seen in self.so_far.items() if at.topic not in names}
         return replace(self, so_far=left, retired=max([*highs, *_some(self.retired)], default=None))
+
+    def beside(self, time: datetime) -> Clock:
+        """The clock after an epoch of which another sink has rows until ``time``. They make no row late."""
+        known = [*(seen.high for seen in self.so_far.values()), *_some(self.retired)]
+        return replace(self, retired=time) if time > max(known, default=_BEFORE_ALL) else self
 
     def all_before(self, time: datetime, column: str, read: Set[TopicPartition]) -> bool:
         """Whether every row is known to be older than ``time``, by this column. ``read``: as in ``knows``."""

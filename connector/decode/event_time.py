@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from connector.decode.records import TOMBSTONE, told
 from sinks.contract import Epoch
 from sinks.event_time import FIRST, LAST, Seen, time_at
 from sinks.offsets import TopicPartition
-from sinks.spark.cached import kept
 from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier, literal
 
@@ -67,30 +65,39 @@ def time_of(columns: Collection[str], column: str, deletes: str) -> str:
     return f"CASE WHEN {name} IS NULL AND ({' OR '.join(without)}) THEN _timestamp ELSE {name} END" if without else name
 
 
-@contextmanager
-def clocked(rows: DataFrame, epoch: Epoch, timing: Timing) -> Iterator[tuple[DataFrame, Epoch]]:
-    """The rows, cached for the query that writes them, and the epoch with its clock. Runs one small Spark job."""
-    with kept(rows) as once:
-        yield once, _stamped(once, epoch, timing)
+def clocked(rows: DataFrame, others: Sequence[DataFrame], epoch: Epoch, timing: Timing) -> Epoch:
+    """The epoch with its clock. Runs one small Spark job.
 
-
-def _stamped(rows: DataFrame, epoch: Epoch, timing: Timing) -> Epoch:
+    ``others``: the rows of other sinks, if they may be of other records. Their times count as those of ``rows`` do,
+    unless these are in windows: what is late for a window depends on the times of its own sink alone.
+    """
     from pyspark.sql import functions as F
 
-    late = f"count_if({identifier(LATE)})" if LATE in rows.columns else "0L"
-    found = rows.groupBy("_topic", "_partition").agg(
-        F.expr(f"unix_micros(min({identifier(TIME)}))").alias("low"),
-        F.expr(f"unix_micros(max({identifier(TIME)}))").alias("high"),
+    windows = LATE in rows.columns
+    every = _times(rows, "true", identifier(LATE) if windows else "false")
+    for other in others:
+        every = every.unionAll(_times(other, "false" if windows else "true", "false"))
+    found = every.groupBy("_topic", "_partition", "mine").agg(
+        F.expr("unix_micros(min(time))").alias("low"),
+        F.expr("unix_micros(max(time))").alias("high"),
         F.expr("unix_micros(max(_timestamp))").alias("newest"),
-        F.expr(late).alias("late"),
+        F.expr("count_if(late)").alias("late"),
     )
     partitions = found.collect()
     seen = {
         TopicPartition(row["_topic"], row["_partition"]): Seen(*(time_at(row[name]) for name in Seen._fields))
         for row in partitions
+        if row["mine"]
     }
+    apart = max((time_at(row["high"]) for row in partitions if not row["mine"]), default=None)
     read = epoch.expected.partitions_read if epoch.expected is not None else frozenset()
     clock = epoch.clock.of_column(timing.column, read).advanced(
         seen, backlog=epoch.backlog, idle_after=timing.idle_after, late=sum(row["late"] for row in partitions)
     )
-    return replace(epoch, clock=clock)
+    return replace(epoch, clock=clock.beside(apart) if apart is not None else clock)
+
+
+def _times(rows: DataFrame, mine: str, late: str) -> DataFrame:
+    return rows.selectExpr(
+        "_topic", "_partition", "_timestamp", f"{identifier(TIME)} AS time", f"{mine} AS mine", f"{late} AS late"
+    )

@@ -125,9 +125,13 @@ class Reading:
                 at = timed(rows[name], self.timing.column, output.derivation.deletes)
                 rows[name] = output.derivation.prepare(at, epoch)
             if not again:
-                # A sink with windows knows which rows are late. Without windows all sinks give the same event time.
+                # A sink with windows knows which rows are late. What one sink doesn't take, another one may.
                 first = next((name for name in rows if LATE in rows[name].columns), next(iter(rows)))
-                rows[first], epoch = stack.enter_context(clocked(rows[first], epoch, self.timing))
+                same = self.letters is None and len({decode.keeps_truncates for decode in decoded}) == 1
+                for name in [first] if same else rows:
+                    rows[name] = stack.enter_context(kept(rows[name]))
+                others = [] if same else [rows[name] for name in rows if name != first]
+                epoch = clocked(rows[first], others, epoch, self.timing)
             rows = {name: frame.drop(TIME) for name, frame in rows.items()}
         elif not again:
             epoch = replace(epoch, clock=epoch.clock.without_times())

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,45 @@ def test_sinks_that_move_by_themselves_go_back_to_one_time_or_none_does(lake: La
     said = _command(lake, options, "replay", "--into", str(lake.path("new")))
     assert f"To swap, write `path: {lake.path('new')}/latest`" in said
     assert (lake.rows("new/every"), lake.rows("new/latest")) == (lake.rows("every"), lake.rows("latest"))
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("windows", [False, True])
+def test_the_time_of_a_record_counts_that_one_of_the_sinks_takes(windows: bool, lake: Lake, topic: Topic) -> None:
+    """The others have it as a dead letter."""
+    upsert = {"type": "delta_upsert", "path": str(lake.path("latest")), "key": "k"}
+    window = {"time": "t", "size": "1 hour", "allowed_lateness": "0 seconds"}
+    hourly = {
+        "type": "delta_aggregate", "path": str(lake.path("hourly")), "group_by": "k", "aggregates": {"s": "sum(n)"},
+    }  # fmt: skip
+    options = {
+        **lake.options(schema="k STRING, n INT, t TIMESTAMP", on_bad_record="dead_letter", event_time="t"),
+        "sinks": [
+            upsert,
+            *([{**hourly, "window": window}] if windows else []),
+            {"type": "delta_append", "path": str(lake.path("every"))},
+        ],
+        "coordinator": {"path": str(lake.path("log"))},
+        "dead_letters": {"path": str(lake.path("letters"))},
+    }
+    pipeline = Pipeline.from_options(options)
+    for hour, key in ((10, "a"), (12, None), (13, "a")):
+        topic.send((key, {"k": key, "n": hour, "t": f"2026-01-01T{hour}:00:00Z"}), partition=0)
+        if hour != 10:
+            pipeline.run()
+    asked: list[Rewind] = []
+    for hour in (12, 13):
+        pipeline.rewind(
+            to_event_time=datetime(2026, 1, 1, hour, tzinfo=timezone.utc), confirm=lambda plan: bool(asked.append(plan))
+        )
+    assert [plan.target.epoch for plan in asked] == [0, 1]
+    topic.send(("b", None), partition=0)  # of which the append has a letter, and Kafka says when
+    pipeline.run()
+    pipeline.rewind(
+        to_event_time=datetime(2026, 1, 1, 14, tzinfo=timezone.utc), confirm=lambda plan: bool(asked.append(plan))
+    )
+    assert asked[-1].target.epoch == 2
+    assert Pipeline.from_options(options).status().position.clock.late == 0
 
 
 @pytest.mark.breadth

@@ -186,3 +186,12 @@ def test_no_row_is_younger_than_a_clock_says(
     assert not before or max(written) < minute
     if written and {epoch[0] for epoch in life if epoch is not None} == {"t"}:
         assert before == (max(written) < minute)
+
+
+def test_rows_of_a_sink_beside_the_windows_hold_a_rewind_back_and_make_nothing_late() -> None:
+    alone = after({A: seen(0, 3)})
+    for minute, before in ((2, True), (3, True), (7, False)):
+        clock = alone.beside(seen(minute, minute).high)
+        assert (clock.so_far, clock.watermark, clock.of_epoch) == (alone.so_far, alone.watermark, alone.of_epoch)
+        assert Clock.from_dict(clock.to_dict()).all_before(seen(5, 5).high, "t", frozenset({A})) is before
+    assert Clock().beside(seen(9, 9).high).beside(seen(1, 1).high).retired == seen(9, 9).high
