@@ -93,7 +93,8 @@ def _judged(
 
 def own_names(rows: DataFrame, own: Sequence[OwnColumns]) -> list[str]:
     """The columns of rows that are a table's, not Lakelock's on the way to it."""
-    others = {PROBLEM, RAW, TOMBSTONE, ROUTE, *(each.column for each in own), *(each.problem for each in own)}
+    of_own = (name for each in own for name in (each.column, each.problem, each.deletes))
+    others = {PROBLEM, RAW, TOMBSTONE, ROUTE, *of_own}
     return [name for name in rows.columns if name not in others]
 
 
