@@ -78,8 +78,8 @@ def clocked(rows: DataFrame, others: Sequence[DataFrame], epoch: Epoch, timing: 
     for other in others:
         every = every.unionAll(_times(other, "false" if windows else "true", "false"))
     found = every.groupBy("_topic", "_partition", "mine").agg(
-        F.expr("unix_micros(min(time))").alias("low"),
-        F.expr("unix_micros(max(time))").alias("high"),
+        F.expr("unix_micros(min(at))").alias("low"),
+        F.expr("unix_micros(max(at))").alias("high"),
         F.expr("unix_micros(max(_timestamp))").alias("newest"),
         F.expr("count_if(late)").alias("late"),
     )
@@ -99,5 +99,5 @@ def clocked(rows: DataFrame, others: Sequence[DataFrame], epoch: Epoch, timing: 
 
 def _times(rows: DataFrame, mine: str, late: str) -> DataFrame:
     return rows.selectExpr(
-        "_topic", "_partition", "_timestamp", f"{identifier(TIME)} AS time", f"{mine} AS mine", f"{late} AS late"
+        "_topic", "_partition", "_timestamp", f"{identifier(TIME)} AS at", f"{mine} AS mine", f"{late} AS late"
     )
