@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 START, END = "window_start", "window_end"
-_SHOWN, _WINDOW, _BEFORE, _BEGINS = (f"lakelock {name}" for name in ("shown", "window", "before", "begins"))
+_LATEST, _WINDOW, _BEFORE, _BEGINS = (f"lakelock {name}" for name in ("latest", "window", "before", "begins"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -41,20 +41,20 @@ def windowed(records: DataFrame, window: Window, clock: Clock, ranges: Sequence[
     # Rows of one record must not make each other late, so this is a range of offsets, not of rows.
     before = Over.partitionBy("_topic", "_partition").orderBy("_offset").rangeBetween(Over.unboundedPreceding, -1)
     known = [F.max(TIME).over(before), F.expr(so_far_sql(clock, ranges))]
-    shown = records.withColumn(_SHOWN, F.greatest(*known, F.expr(_timestamp(clock.watermark))))
+    shown = records.withColumn(_LATEST, F.greatest(*known, F.expr(_timestamp(clock.watermark))))
     lateness = f"INTERVAL {_micros(window.allowed_lateness)} MICROSECONDS"
     if window.gap is not None:
         rows = shown.withColumns(
             {START: F.col(TIME), END: F.expr(f"{identifier(TIME)} + INTERVAL {_micros(window.gap)} MICROSECONDS")}
         )
         # A closed session must not grow by a record that lies before its end.
-        late = f"{identifier(TIME)} + {lateness} <= {identifier(_SHOWN)}"
+        late = f"{identifier(TIME)} + {lateness} <= {identifier(_LATEST)}"
     else:
         size, slide = (_duration(length) for length in (window.size, window.slide or window.size))
         rows, of = shown.withColumn(_WINDOW, F.window(TIME, size, slide)), F.col(identifier(_WINDOW))
         rows = rows.withColumns({START: of.getField("start"), END: of.getField("end")}).drop(_WINDOW)
-        late = f"{END} + {lateness} <= {identifier(_SHOWN)}"
-    return rows.withColumn(LATE, F.expr(f"coalesce({late}, false)")).drop(_SHOWN)
+        late = f"{END} + {lateness} <= {identifier(_LATEST)}"
+    return rows.withColumn(LATE, F.expr(f"coalesce({late}, false)")).drop(_LATEST)
 
 
 def closed_before(window: Window, clock: Clock) -> str:

@@ -7,7 +7,11 @@ from datetime import datetime, timezone
 import pytest
 
 from connector.config import Window
+from connector.decode.event_time import LATE, TIME
+from connector.decode.records import SHOWN
+from connector.state import windows
 from connector.state.windows import closed_before, so_far_sql
+from sinks.delta.session_windows import SESSION
 from sinks.event_time import Clock, Seen
 from sinks.offsets import OffsetRange, TopicPartition
 
@@ -40,3 +44,10 @@ def test_lateness_is_judged_by_the_partitions_of_the_epoch_alone_however_many_we
         so_far_sql(clock, two[2:]) == so_far_sql(Clock(), two) == so_far_sql(Clock(), ()) == "CAST(NULL AS TIMESTAMP)"
     )
     assert so_far_sql(clock, ()).count("timestamp_micros") == 2000, "dead letters may be of any of them"
+
+
+def test_what_event_time_adds_to_rows_has_names_that_no_field_of_a_record_has() -> None:
+    """A producer may call a field ``_time``, as Splunk does, or ``_late``. No name of a field has a blank."""
+    added = (TIME, LATE, SHOWN, SESSION, windows._LATEST, windows._WINDOW, windows._BEFORE, windows._BEGINS)
+    assert all(name.startswith("lakelock ") for name in added)
+    assert len({*added}) == len(added)
