@@ -197,8 +197,8 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
             f"the database deletes ({OP} = 'd').",
             hint=f"Write {OP} = 'd' OR ({sink.apply_as_deletes}). To keep such rows, write {OP} <> 'd' AND (...).",
         )
-    sequence = kind("sequence_by")
-    for option, found in (("sequence_by", sequence), ("system_sequence_by", kind("system_sequence_by"))):
+    for option in ("sequence_by", "system_sequence_by"):
+        found = kind(option)
         if found is not None and not can_be_ordered(found):
             raise ConfigurationError(
                 f"{sink.option(option)}: {getattr(sink, option)!r} is {found.simpleString().upper()}, "
@@ -210,13 +210,8 @@ def check_expressions(records: DataFrame, sink: KeyedSink) -> None:
                 f"{sink.option(option)}: {getattr(sink, option)!r} has several fields called {twice}.",
                 hint="Name each: struct(a.at AS first, b.at AS second).",
             )
-    truncates = kind("apply_as_truncates")
-    if truncates is not None and not isinstance(sequence, AtomicType):
-        raise ConfigurationError(
-            f"{sink.option('apply_as_truncates')} needs a sequence_by that is one value, not several."
-        )
-    for option, found in (("apply_as_deletes", kind("apply_as_deletes")), ("apply_as_truncates", truncates)):
-        if found is not None and not isinstance(found, BooleanType):
+    for option in ("apply_as_deletes", "apply_as_truncates"):
+        if (found := kind(option)) is not None and not isinstance(found, BooleanType):
             raise ConfigurationError(
                 f"{sink.option(option)}: {getattr(sink, option)!r} is {found.simpleString().upper()}, not BOOLEAN.",
                 hint="Write a condition, as in \"op = 'delete'\".",

@@ -213,8 +213,9 @@ def test_a_truncate_ends_what_is_current_and_what_its_snapshot_has_stays(lake: L
         },
         {"track_history_column_list": "n"},
         {"sequence_by": "coalesce(s, 39)", "apply_as_truncates": "op = 'T'", "column_list": ["k", "n"]},
+        {"sequence_by": "struct(coalesce(s, 39) AS s)", "apply_as_truncates": "op = 'T'", "column_list": ["k", "n"]},
     ],
-    ids=["sequence", "offsets", "truncates"],
+    ids=["sequence", "offsets", "truncates", "truncates_by_several"],
 )
 def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lake: Lake, topic: Topic) -> None:
     dice = Random(len(sink))
@@ -242,9 +243,10 @@ def test_histories_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], l
         {},
         {"deletes": "soft"},
         {"sequence_by": "coalesce(s, 39)", "apply_as_truncates": "op = 'T'"},
+        {"sequence_by": "struct(coalesce(s, 39) AS s, array(coalesce(note, '')) AS a)", "apply_as_truncates": "op = 'T'"},
         {"sequence_by": "coalesce(s, 39)", "ignore_null_updates": "n"},
     ],
-    ids=["offsets", "soft", "truncates", "nulls"],
+    ids=["offsets", "soft", "truncates", "truncates_by_several", "nulls"],
 )
 def test_upserts_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lake: Lake, topic: Topic) -> None:
     dice = Random(len(sink))

@@ -133,16 +133,24 @@ def test_the_auditor_finds_what_is_wrong_with_a_table_of_events(lake: Lake, topi
 
 
 @pytest.mark.breadth
-def test_by_the_databases_own_order_truncates_count_and_partitions_do_not_matter(lake: Lake, topic: Topic) -> None:
+@pytest.mark.parametrize(
+    "order", ["_source_position", "struct(IF(_topic = 'backfill', 0, 1) AS flow, _source_position)"]
+)
+def test_by_the_databases_own_order_truncates_count_and_partitions_do_not_matter(
+    order: str, lake: Lake, topic: Topic
+) -> None:
     database = Database(seed=5)
     messages = [*database.changes(60), database.truncate(), *database.changes(40)]
     # Each half in a partition of its own, the later one in the first: by offsets a key would have two partitions.
     send(topic, messages[50:], schemas=False, partition=0)
     send(topic, messages[:50], schemas=False, partition=1)
-    ordered = options(sink={"key": "id", "sequence_by": "_source_position"})
+    ordered = options(sink={"key": "id", "sequence_by": order})
     lake.pipeline("upsert", **ordered).run()
     assert held(lake) == database.rows
     assert verify(lake, "upsert", **ordered).ok
+    send(topic, [database.truncate(), *database.changes(3)], schemas=False, partition=1)
+    lake.pipeline("upsert", **ordered).run()
+    assert held(lake) == database.rows
 
 
 @pytest.mark.breadth

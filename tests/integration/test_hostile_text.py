@@ -71,7 +71,10 @@ VALUES = (
     "CAST(X'80ff00' AS STRING)", "'${x}'", "''", "X'00ff'", "X''", "-1Y", "9223372036854775807L", "-0.10BD",
     "DATE'-0001-01-01'", "timestamp_micros(-62135596800000001)", "TIMESTAMP_NTZ'2026-10-25 02:30:00.000001'",
     "double('nan')", "-0D", "0.1F", "true", "INTERVAL '-1 02:03:04.000005' DAY TO SECOND",
-    "INTERVAL '-1-2' YEAR TO MONTH", "CAST(NULL AS INT)",
+    "INTERVAL '-1-2' YEAR TO MONTH", "struct('${x} -' AS `a'b`, '' AS `c``.d`, CAST(NULL AS INT) AS n)",
+    "struct(array(struct(array(timestamp_micros(-1), NULL), X'00')) AS a, 1)", "array('', NULL, ' ')", "array('')",
+    "CAST(array() AS ARRAY<DATE>)", "array(array(1Y), array(), NULL)", "CAST(NULL AS STRUCT<a: INT>)",
+    "CAST(NULL AS ARRAY<INT>)", "CAST(NULL AS INT)",
 )  # fmt: skip
 
 
@@ -81,7 +84,7 @@ def test_a_value_is_the_same_in_the_next_query(spark: SparkSession) -> None:
     kinds = [field.dataType for field in values.schema]
     digits = values.selectExpr(*(digits_sql(f"v{index}", kind) for index, kind in enumerate(kinds))).first()
     assert digits is not None
-    assert digits[-1] is None
+    assert [digit is None for digit in digits] == [value.startswith("CAST(NULL") for value in VALUES]
     pairs = zip(VALUES, digits, kinds, strict=True)
     again = {sql: value_sql(found, kind) for sql, found, kind in pairs if found is not None}
     same = spark.sql(f"SELECT {', '.join(f'{sql} <=> {new}' for sql, new in again.items())}").first()
