@@ -98,6 +98,12 @@ class Folding:
             self.observe(Event(Step.FOLDED, epoch, committed))
         return committed
 
+    def take_back(self, epoch: Epoch) -> None:
+        """Take the epoch out of the change log again, see ``MergeOnRead.take_back``. Raises what that raises, and what
+        a fold that went on beside the epochs has raised."""
+        self.finish()
+        self.log.take_back(epoch)
+
     def into_table(self, position: Position) -> None:
         """Fold until the table itself has the epoch of this position, whatever becomes of the change log afterwards.
 

@@ -17,7 +17,7 @@ from connector.engine.fold import Folding
 from connector.engine.left_letters import LeftLetters
 from connector.engine.letters_again import forget_deletes
 from connector.engine.outputs import Table
-from connector.engine.undo import suspect, undo
+from connector.engine.undo import undo, undo_on_read
 from connector.protocol.recover import TopicsHeld
 from connector.protocol.steps import Event, Observer, Step
 from connector.source.topics import KafkaSource
@@ -80,8 +80,9 @@ class OneTable(Destination):
                               undone.
         ====================  ==========================================================================================
 
-        With ``merge: on_read`` a RESTORE would end the change log, so the run only names the epoch and stops. Raises
-        SinkError then, else TopicRecreated or OffsetsLost.
+        With ``merge: on_read`` an epoch that was appended to the change log is taken out there, and what was appended
+        before it is folded: a RESTORE would give that up. Raises TopicRecreated or OffsetsLost, or SinkError where the
+        epoch can't be taken back.
         """
         sink = self.table.derivation.sink
         appended = epoch.span if sink.appends else None
@@ -90,14 +91,23 @@ class OneTable(Destination):
         try:
             self.source.refuse_changed(epoch)
         except (TopicRecreated, OffsetsLost) as error:
-            if self.folding is not None:  # after a RESTORE nothing of the change log would count
-                raise suspect(self.table.table, committed, error) from None
-            undo(self.table.table, self.table.commits, committed, error)
-            look_back(self.config, self.spark, self.run, self.table)
+            self._take_back(epoch, committed.position, error)
             raise
         self.left.close(committed.position)
         self.observe(Event(Step.COMMITTED, epoch, committed, behind))
         return committed
+
+    def _take_back(self, epoch: Epoch, committed: Position, why: TopicRecreated | OffsetsLost) -> None:
+        """``committed``: the position of the table, or of its change log."""
+        table = self.table.table
+        if self.folding is not None:
+            folded = self.folding.log.folded
+            if folded is None or folded.epoch < epoch.number:
+                undo_on_read(self.folding, table, epoch, why)
+                return
+            committed = folded  # this epoch was merged into the table, and has started the log
+        undo(table, self.table.commits, committed, why)
+        look_back(self.config, self.spark, self.run, self.table)
 
     def restored(self, position: Position) -> None:
         """Bring the table's dead letters and tombstones in line with it."""

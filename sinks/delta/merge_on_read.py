@@ -43,7 +43,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.fence import fenced
 from sinks.delta.key_ranges import range_of
 from sinks.delta.meaning import Kept, Meaning
-from sinks.delta.standing import Standing
+from sinks.delta.standing import Standing, settled
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, TableReplaced
 from sinks.spark.row_errors import problem
@@ -114,13 +114,7 @@ class MergeOnRead:
 
     def standing(self) -> Standing:
         """The positions of the table and of its log."""
-        # The table is read first. After a fold between the two reads, the folded epochs still count as unfolded, and
-        # the log still holds them.
-        standing, before = self._read(), None
-        # If an epoch was appended since the fold, it says that the table has more than was read.
-        while standing.set_back and standing.table != before:
-            before, standing = standing.table, self._read()
-        return standing
+        return settled(self._read)
 
     def _read(self) -> Standing:
         table = self._commits.position()
@@ -249,6 +243,19 @@ class MergeOnRead:
             return self._fold(standing.table, standing.log, owner, standing.log.epoch)
         except Fenced:
             return None
+
+    def take_back(self, epoch: Epoch) -> None:
+        """Fold what was appended before the epoch, the log's last one, and empty the log: the pipeline then stands
+        where the epoch was planned. A crash before the fold's commit leaves the epoch in the log; after it the log
+        doesn't count. Raises PositionMismatch if others have gone on from the epoch, and what ``fold`` raises.
+        """
+        standing = self.standing()
+        table, log, before = standing.table, standing.log, epoch.expected
+        ours = log is not None and (log.epoch, log.owner) == (epoch.number, epoch.owner)
+        if table is None or log is None or before is None or not (ours and standing.unfolded):
+            raise PositionMismatch("Another run has gone on from it, or has folded it.")
+        folded = self._fold(table, before, epoch.owner, log.epoch + 2)  # above that with which the log is emptied
+        self._empty(log, folded.position, epoch.owner)
 
     def close(self, owner: str) -> None:
         """Before a run that merges on write: fold what is unfolded, and fence every run that appends to the log.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sinks.contract import Position
@@ -64,6 +65,18 @@ class Standing:
             return replace(self.log, replaced=self.table.replaced)
         # Numbers only grow: those that the log has taken aren't free.
         return replace(self.table, epoch=max(self.table.epoch, self.log.epoch if self.log else 0))
+
+
+def settled(read: Callable[[], Standing]) -> Standing:
+    """The standing of a table that another run may fold meanwhile. ``read``: reads the table first, and then the log.
+
+    After a fold between the two the folded epochs still count as unfolded, and the log still holds them. If an epoch
+    was appended since the fold, it says that the table has more than was read: then both are read again.
+    """
+    standing, before = read(), None
+    while standing.set_back and standing.table != before:
+        before, standing = standing.table, read()
+    return standing
 
 
 def no_longer_counts(label: str, epochs: int, *, done: str, hint: str) -> PositionMismatch:

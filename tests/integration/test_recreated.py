@@ -1,9 +1,11 @@
 """A topic that was deleted and recreated under its name: another topic, taken in beside what the old one left."""
 
+from typing import Any
+
 import pytest
 from conftest import Lake, Topic
 
-from connector import Pipeline
+from connector import Pipeline, read
 from connector.audit import audit
 from connector.config import parse
 from connector.operations.dead_letters import Retried
@@ -219,6 +221,38 @@ def test_what_was_read_of_it_as_if_it_were_the_old_one_is_taken_back(lake: Lake,
     newer = [(f"n{number}", number) for number in range(6)]
     assert lake.pipeline(source=ON).run(observers=[made_again_at_the_write(topic, newer)]).epochs == 3
     assert lake.rows() == sorted([("a", 1), ("b", 2), *newer])
+
+
+@pytest.mark.breadth
+def test_what_was_read_of_it_is_taken_out_of_a_change_log(lake: Lake, topic: Topic) -> None:
+    on_read: dict[str, Any] = {"sink": {"merge": "on_read"}}
+
+    def current() -> list[tuple[str, int]]:
+        assert lake.spark is not None
+        rows = read(lake.spark, lake.file("upsert", **on_read)).select("k", "n").collect()
+        return sorted(tuple(row) for row in rows)
+
+    rows = [("a", 1), ("b", 2), ("c", 3)]
+    for row in rows:  # the first epoch is merged into the table, the others are appended to its log
+        topic.send_rows([row], partition=0)
+        lake.pipeline("upsert", **on_read).run()
+    assert (lake.rows("upsert"), current()) == (rows[:1], rows)
+    topic.send_rows([("d", 4)], partition=0)
+    with pytest.raises(TopicRecreated):
+        lake.pipeline("upsert", **on_read).run(observers=[made_again_at_the_write(topic, [("x", n) for n in range(5)])])
+    assert lake.rows("upsert") == current() == rows
+    assert lake.pipeline("upsert", **on_read).status().recreated == {topic.name}
+    lake.pipeline("upsert", source=ON).run()  # which takes a table that is merged on write
+    assert lake.rows("upsert") == [*rows, ("x", 4)]
+
+
+@pytest.mark.breadth
+def test_what_was_read_of_it_by_the_epoch_that_starts_a_change_log_is_taken_back(lake: Lake, topic: Topic) -> None:
+    on_read: dict[str, Any] = {"sink": {"merge": "on_read"}}
+    topic.send_rows([("a", 1)], partition=0)
+    with pytest.raises(TopicRecreated):
+        lake.pipeline("upsert", **on_read).run(observers=[made_again_at_the_write(topic, [("x", 1)])])
+    assert lake.rows("upsert") == []
 
 
 @pytest.mark.breadth

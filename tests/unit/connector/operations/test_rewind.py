@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.config import PipelineConfig
+from connector.config import Fold, PipelineConfig
 from connector.engine import undo as undoing
-from connector.engine.undo import undo
+from connector.engine.fold import Folding
+from connector.engine.undo import undo, undo_on_read
 from connector.operations.rewind import Rewind, first_records, given_up, of_unsaid_column, planned, planned_from
 from connector.operations.rewind_together import _settled, version_before
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remains, TopicsHeld
-from sinks.contract import Committed, Epoch, Position
+from sinks.contract import Epoch, Position
+from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.position import Commit, lineage
 from sinks.delta.restore import Target
@@ -196,7 +198,7 @@ def test_a_plan_says_that_an_earlier_versions_commit_does_not_name_the_column_of
 
 
 def test_an_epoch_that_others_have_built_on_is_left_and_named() -> None:
-    committed = Committed(Position(7, Offsets(), version=12), 1)
+    committed = Position(7, Offsets(), version=12)
     table: Any = SimpleNamespace(label="lake.flights")
     commits: Any = SimpleNamespace(committed_after=lambda version: version == 12)
     with pytest.raises(SinkError, match=r"epoch 7 .* committed to 'lake.flights'") as found:
@@ -212,7 +214,7 @@ def test_an_epoch_whose_restore_fails_is_named(error: Exception, monkeypatch: py
         raise error
 
     monkeypatch.setattr(undoing, "restore", fails)
-    committed = Committed(Position(7, Offsets({A0: 9}), version=12), rows=3)
+    committed = Position(7, Offsets({A0: 9}), version=12)
     table: Any = SimpleNamespace(label="lake.flights")
     commits: Any = SimpleNamespace(committed_after=lambda _: False)
     with pytest.raises(SinkError, match=r"epoch 7 .* committed to 'lake.flights'") as found:
@@ -220,6 +222,20 @@ def test_an_epoch_whose_restore_fails_is_named(error: Exception, monkeypatch: py
     assert str(error) in found.value.message
     assert "version 12" in found.value.hint
     assert found.value.__cause__ is error
+
+
+def test_an_epoch_that_stays_in_a_change_log_is_named_and_no_version_of_the_log() -> None:
+    before, seen = Position(139, Offsets({A0: 9}), version=136), Position(90, Offsets({A0: 5}), version=3)
+    epoch = replace(Epoch.of_no_records(before, pipeline="p", owner="r"), number=140)
+    stands = Position(141, Offsets({A0: 12}), owner="another", version=138)
+    table: Any = SimpleNamespace(label="lake.flights", spark=None, position=lambda: seen)
+    log: Any = SimpleNamespace(position=lambda: stands)
+    reading = MergeOnRead(table, table, log, table, table, pipeline="p")
+    folding = Folding(reading, Fold(), "p", "r", lambda _: None)
+    with pytest.raises(SinkError, match=r"epoch 140 .* committed to 'lake.flights'.* Another run") as found:
+        undo_on_read(folding, table, epoch, TopicRecreated("Topic 't' was deleted and recreated."))
+    assert "last epoch before 140" in found.value.hint
+    assert "version" not in found.value.hint
 
 
 @pytest.mark.parametrize(
