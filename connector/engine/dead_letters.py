@@ -105,7 +105,10 @@ class Letters:
         ).collect()
         bad_of_sink = {row["sink"]: row["bad"] for row in counts}
         read = next(row["read"] for row in counts if row["sink"] is None)
-        bad_ones = sum(bad_of_sink.values())
+        number = bad_ones = sum(bad_of_sink.values())
+        refused = {sink: frame for sink, frame in rows.items() if bad_of_sink[sink]}
+        if len(refused) > 1 or (refused and several):
+            number, bad_ones = (bad_of_sink[None] + more for more in _each_once(refused))
         if not decided:
             self._check_share(bad_ones, read, epoch)
         letters = [
@@ -117,7 +120,7 @@ class Letters:
             self._place.add(reduce(lambda left, right: left.unionByName(right), letters), epoch)
         good = {sink: _good(frame, whole=several and bad_of_sink[sink] > 0) for sink, frame in rows.items()}
         first = min((row["first"] for row in counts if row["first"] is not None), default=None)
-        return good, bad_ones, "{3} ({0}-{1}, offset {2})".format(*first) if first is not None else ""
+        return good, number, "{3} ({0}-{1}, offset {2})".format(*first) if first is not None else ""
 
     def late(self, rows: DataFrame, sink: str, epoch: Epoch) -> None:
         """Store letters of rows that arrived after their window was closed."""
@@ -147,11 +150,30 @@ def _counted(frame: DataFrame, sink: str | None) -> DataFrame:
     ).selectExpr(f"{name} AS sink", "read", "bad", "first")
 
 
+def _each_once(refused: Mapping[str, DataFrame]) -> tuple[int, int]:
+    """The letters of these sinks' bad rows, and their records: a record may be bad in several rows, and for several
+    sinks."""
+    rows = (
+        _bad(frame).selectExpr(f"{literal(sink)} AS sink", f"{PROBLEM}.reason", *_RECORD)
+        for sink, frame in refused.items()
+    )
+    records = ", ".join(_RECORD)
+    counts = reduce(lambda left, right: left.union(right), rows).selectExpr(
+        f"count(DISTINCT sink, reason, {records}) AS letters", f"count(DISTINCT {records}) AS records"
+    )
+    (found,) = counts.collect()
+    return found["letters"], found["records"]
+
+
+def _bad(frame: DataFrame) -> DataFrame:
+    return frame.where(f"{PROBLEM} IS NOT NULL")
+
+
 def _letters(
     frame: DataFrame, sink: str | None, explained: Callable[[DataFrame], DataFrame] | None = None
 ) -> DataFrame:
     name = "CAST(NULL AS STRING)" if sink is None else literal(sink)
-    bad = frame.where(f"{PROBLEM} IS NOT NULL")
+    bad = _bad(frame)
     if explained is not None:
         bad = explained(bad)
     return bad.selectExpr(f"{name} AS sink", f"{PROBLEM}.*", f"{RAW}.*", *COORDINATES)
@@ -160,7 +182,7 @@ def _letters(
 def _good(rows: DataFrame, *, whole: bool) -> DataFrame:
     good = rows.where(f"{PROBLEM} IS NULL")
     if whole:
-        bad = rows.where(f"{PROBLEM} IS NOT NULL").select(*_RECORD)
+        bad = _bad(rows).select(*_RECORD)
         good = good.join(bad, list(_RECORD), "left_anti").select(*map(identifier, rows.columns))
     return good.drop(PROBLEM)
 

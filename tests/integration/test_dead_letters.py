@@ -12,6 +12,7 @@ from conftest import Lake, Topic
 from kafka import KafkaProducer
 from typer.testing import CliRunner
 
+from connector import Pipeline
 from connector.audit import audit
 from connector.cli.app import app
 from connector.config import parse
@@ -130,6 +131,21 @@ def test_too_many_stop_the_run_before_anything_is_written(lake: Lake, topic: Top
     assert not (lake.folder / "letters").exists()
     assert lake.rows() == []
     assert lake.pipeline(**setting_aside(lake, dead_letters={"max_share": 0.3})).run().rows == 7
+
+
+@pytest.mark.breadth
+def test_a_record_counts_once_however_many_rows_and_sinks_it_is_bad_for(lake: Lake, topic: Topic) -> None:
+    bad = {"k": "b", "ns": [None] * 8}
+    topic.send(*(("a", {"k": "a", "ns": [n]}) for n in range(8)), ("b", bad), ("c", "no JSON"))
+    counted: list[int] = []
+    sinks = [{"type": "delta_upsert", "path": str(lake.path(name)), "key": ["k", "n"]} for name in ("one", "two")]
+    letting = setting_aside(lake, dead_letters={"max_share": 0.2})
+    sql = "SELECT k, explode(ns) AS n FROM records"
+    options = {**lake.options(schema="k STRING, ns ARRAY<INT>", transform=sql, **letting), "sinks": sinks}
+    options["coordinator"] = {"path": str(lake.path("log"))}
+    Pipeline.from_options(options).run(observers=[lambda event: counted.append(event.letters)])
+    assert len(letters(lake, "_offset")) == max(counted) == 3
+    assert lake.rows("one") == lake.rows("two") == [("a", n) for n in range(8)]
 
 
 @pytest.mark.breadth
