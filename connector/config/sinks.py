@@ -23,6 +23,7 @@ from connector.config.kinds import Duration, Name, Options, Text, as_model, fits
 from connector.config.places import DeltaSink, ListedSink
 from connector.config.steady import steady
 from connector.config.transform_sql import first_column
+from sinks.delta.table import COORDINATES
 
 SteadyText: TypeAlias = Annotated[Text, AfterValidator(steady)]
 """A SQL expression that gives the same for a record whenever it is read."""
@@ -77,6 +78,15 @@ class KeyedSink(DeltaSink):
     @classmethod
     def _columns(cls, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return columns and distinct(columns)
+
+    @fits
+    def _key_of_the_record(self) -> Iterator[str]:
+        for column in self.key:
+            if column.lower() in COORDINATES:
+                yield (
+                    f"key: {column} says which record a row comes from, so it changes with the row. Make a column of "
+                    f"your own of it, as in transform: SELECT *, {column} AS {column[1:].lower()} FROM records"
+                )
 
     @fits
     def _one_list(self) -> Iterator[str]:

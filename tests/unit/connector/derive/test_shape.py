@@ -210,7 +210,6 @@ def test_the_zone_is_remembered_where_it_may_have_made_a_time(
         ({"type": "delta_append"}, AT, None, {"value": AVRO}),
         (UPSERT, AT, None, {"value": AVRO, "steps": [{"rename": {"a": "at"}}]}),
         ({**UPSERT, "key": "at"}, AT, None, {"value": AVRO, "key": AVRO}),
-        ({**UPSERT, "key": "_timestamp"}, NO_TIME, None, {"value": AVRO}),
     ],
 )
 def test_the_zone_is_not_remembered_where_no_text_became_a_time(
