@@ -33,7 +33,7 @@ from connector.operations.letter_groups import LetterGroups, letter_groups, refu
 from connector.operations.lineage import lineage_of
 from connector.operations.maintain import Maintained, maintain
 from connector.operations.preview import ROWS, Preview, previewed
-from connector.operations.replay import into_new_tables
+from connector.operations.replay import into_new_tables, of_the_old_schema
 from connector.operations.rewind import Rewind, one_goal, rewound
 from connector.operations.rewind_together import rewound_together
 from connector.operations.session import given_or_new
@@ -223,7 +223,8 @@ class Pipeline:
         If you put their paths into the pipeline file, the next run goes on there. After a crash, call it again: it goes
         on from where they stand. Raises LakelockError.
         """
-        anew = Pipeline(into_new_tables(self.config, into, since), debug=self.debug, spark=self.spark)
+        new = of_the_old_schema(self.config, into_new_tables(self.config, into, since), self.spark, debug=self.debug)
+        anew = Pipeline(new, debug=self.debug, spark=self.spark)
         return anew._run(stop or threading.Event(), observers, until=until, publish=False)
 
     def _run(

@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from connector.config import DeltaPlace, DeltaSink, FromTimestamp, PipelineConfig, Translated
 from connector.config.apart import nested, tables_of
 from connector.config.placeholders import digest
 from connector.config.route import Route
+from connector.engine.inferred import of_table
+from connector.operations.session import given_or_new
 from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LOG, OTHER = "_coordinator", "_other"
 """Folders that no table of a value or of a sink can have."""
@@ -36,6 +42,22 @@ def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -
     anew = config.model_copy(update={**changed, **_new_places(config, into)})
     refuse_old_places({config.name: anew}, [config])
     return anew
+
+
+def of_the_old_schema(
+    old: PipelineConfig, new: PipelineConfig, spark: SparkSession | None, *, debug: bool = False
+) -> PipelineConfig:
+    """``new``, with the schema that was inferred for the old table: the first records that Kafka holds by now may lack
+    some of its columns, which would then be ignored. ``spark``: None: an own session."""
+    found = None
+    if old.inferred is not None:
+        # A table that was made by a written schema keeps none.
+        with (
+            given_or_new(spark, old, f"replay {old.name}", debug=debug, short=True) as own,
+            suppress(ConfigurationError),
+        ):
+            found = of_table(old, own)
+    return new.model_copy(update={"value": found.value}) if found is not None else new
 
 
 def refuse_old_places(new: Mapping[str, PipelineConfig], old: Sequence[PipelineConfig]) -> None:

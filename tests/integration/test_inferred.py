@@ -46,6 +46,21 @@ def test_the_table_keeps_the_schema_of_the_first_records(lake: Lake) -> None:
     assert audit(pipeline(lake, **dead).config).ok
 
 
+@pytest.mark.breadth
+def test_a_replay_reads_by_the_schema_of_the_old_table(lake: Lake) -> None:
+    lake.topic.send(("a", {"id": 1, "more": True}), ("b", {"id": 2}), partition=0)
+    pipeline(lake).run()
+    lake.topic.delete_before(0, 1)
+    new = str(lake.folder / "new")
+    assert pipeline(lake).replay(new).rows == 1
+    assert query(lake.folder / "new", "SELECT id, more FROM t") == [(2, None)]
+    lake.topic.send(("c", {"id": 3, "more": False}), partition=0)
+    swapped = pipeline(lake, sink={"path": new})
+    swapped.run()
+    assert query(lake.folder / "new", "SELECT id, more FROM t ORDER BY id") == [(2, None), (3, False)]
+    assert audit(swapped.config).ok
+
+
 def test_the_end_of_a_topic_without_records_is_no_start(lake: Lake) -> None:
     """No table would keep where it was, and the first records would be left out."""
     with pytest.raises(ConfigurationError, match=r"source.start: latest: .* has no record") as caught:
