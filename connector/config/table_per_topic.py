@@ -74,6 +74,7 @@ class Template(Several):
         options["sinks"] = [_filled(merged(tables.sink, _mapping(changed.get("sink"))), part)]
         if isinstance(options.get("dead_letters"), dict):
             options["dead_letters"] = _filled(options["dead_letters"], part)
+        faults += self._read_again(options, part)
 
         def moved(path: Path) -> Path:
             """Where the file has an option: with what is different for the topic, or with what all topics share."""
@@ -148,6 +149,28 @@ class Template(Several):
                 f"{OPTION}: {{overrides: {{TOPIC: {{source: {{kafka: {{group.id: ...}}}}}}}}}}",
             )
 
+    def _read_again(self, options: Mapping[str, Any], part: str) -> Iterator[Fault]:
+        """A fault if another topic's pipeline would read what this one writes to a topic."""
+        known, _ = self._known_topics()
+        written: dict[Path, Any] = {
+            ("dead_letters",): options.get("dead_letters"),
+            (OPTION, "sink"): options["sinks"][0],
+        }
+        for of, place in written.items():
+            path: Path = (*of, "topic")
+            topic = _mapping(place).get("topic")
+            if known is not None and topic != part and topic in known.topics:
+                yield Fault(
+                    path,
+                    f"{dotted(path)}: {topic} is also a topic of the source: what is written there would be read "
+                    "again, into a table of its own; give another name",
+                )
+
+    def _known_topics(self) -> tuple[Source | None, list[Fault]]:
+        """``source.topics``, which a pipeline has only one of."""
+        alone = {"topics": self._given_source.get("topics"), "kafka": _SOME_KAFKA}
+        return checked(alone, Source, moved=lambda path: ("source", *path))
+
     def _tables(self) -> tuple[TablePerTopic, list[Fault]]:
         """What makes the tables, and the faults that all topics share. A stand-in is used for what is wrong."""
         given = self.document[OPTION]
@@ -174,9 +197,8 @@ class Template(Several):
     def _faults_of_source(self, tables: TablePerTopic) -> Iterator[Fault]:
         source = self._given_source
         known = None
-        if "topics" in source:  # which a pipeline has only one of
-            alone = {"topics": source["topics"], "kafka": _SOME_KAFKA}
-            known, faults = checked(alone, Source, moved=lambda path: ("source", *path))
+        if "topics" in source:
+            known, faults = self._known_topics()
             yield from faults
         if source.get("start") == "latest":
             now = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"

@@ -154,6 +154,19 @@ def test_topics_are_no_members_of_one_group(tmp_path: Path, delivery: str, topic
         shared.pipeline("shop.orders")
 
 
+@pytest.mark.parametrize("topics", [["orders", "orders-out"], "orders.*"])
+def test_no_topic_is_written_that_another_pipeline_would_read(tmp_path: Path, topics: object) -> None:
+    source = {**FILE["source"], "topics": topics}
+    plain = {"name": "shop", "source": source, "tables": {**FILE["tables"], "overrides": {}}}
+    letters = {**plain, "dead_letters": {"topic": "{topic}-out"}}
+    with pytest.raises(ConfigurationError, match=r"dead_letters\.topic: orders-out is also a topic of the source"):
+        template(tmp_path, **letters).pipeline("orders")
+    template(tmp_path, **{**letters, "dead_letters": {"topic": "dead-{topic}"}}).pipeline("orders")
+    sink = {"type": "kafka_topic", "topic": "{topic}-out"}
+    with pytest.raises(ConfigurationError, match=r"tables\.sink\.topic: orders-out is also a topic of the source"):
+        template(tmp_path, **{**plain, **tables(sink=sink, overrides={})}).pipeline("orders")
+
+
 def test_a_topic_keeps_its_group_and_the_others_have_their_own(tmp_path: Path) -> None:
     keeps = {"shop.orders": {"source": {"kafka": {"group.id": "g"}}}}
     weaker = template(tmp_path, delivery="manual_commit", **tables(overrides=keeps))
