@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from connector.audit.claim import Metadata
 from connector.audit.on_read import OnRead
-from sinks.contract import Epoch, Folded, Position
+from sinks.contract import Committed, Epoch, Folded, Position
+from sinks.delta import merge_on_read
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.standing import Standing
+from sinks.errors import PositionMismatch
 from sinks.offsets import Offsets, TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -111,6 +113,48 @@ def test_a_fold_between_the_two_looks_is_no_table_that_was_set_back() -> None:
     assert (standing.goes_on, standing.unfolded) == (True, 1)
     tables[:] = [position(5, "a")]
     assert not MergeOnRead(it, it, log, it, it, pipeline="p").standing().goes_on
+
+
+def test_an_epoch_is_taken_out_of_a_log_by_a_fold_of_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_on_read, "range_of", lambda changes, key: "")
+    stands = {"table": position(3, "a"), "log": position(7, "log", Folded("a", 3))}
+    read: list[tuple[int, int]] = []
+
+    def write(epoch: Epoch, rows: object, *, within: str) -> Committed:
+        assert epoch.expected == stands["table"]
+        stands["table"] = replace(position(epoch.number, "a"), offsets=epoch.offsets)
+        return Committed(stands["table"], 1)
+
+    def empty(epoch: Epoch, folded: Folded) -> None:
+        assert epoch.expected == stands["log"]
+        stands["log"] = replace(position(epoch.number, "log", folded), offsets=epoch.offsets)
+
+    def rows_sql(after: int, until: int) -> str:
+        read.append((after, until))
+        return "changes"
+
+    it: Any = SimpleNamespace(
+        spark=SimpleNamespace(sql=lambda _: None), position=lambda: stands["table"], live_view=None, lineage=list
+    )
+    log: Any = SimpleNamespace(
+        position=lambda: stands["log"], rows_sql=rows_sql, empty=empty, started_with=lambda _: (None, "")
+    )
+    kept: Any = SimpleNamespace(
+        table=SimpleNamespace(write=write), reduce=SimpleNamespace(of=lambda rows: rows), key=("k",)
+    )
+    reading = MergeOnRead(it, it, log, it, lambda *_: kept, pipeline="p")
+    epoch = Epoch.of_no_records(position(6), pipeline="p", owner="r")
+    with pytest.raises(PositionMismatch, match="Another run has gone on"):
+        reading.take_back(replace(epoch, owner="another"))
+    reading.take_back(epoch)
+    assert read == [(3, 6)], "all but the epoch itself"
+    standing = reading.standing()
+    assert not standing.goes_on
+    assert standing.position is not None
+    assert (standing.position.offsets, standing.given_up) == (position(6).offsets, 0)
+    assert standing.position.epoch > 8, "above every number that the log has taken"
+    with pytest.raises(PositionMismatch):
+        reading.take_back(epoch)
 
 
 def test_what_a_log_says_of_its_table_is_in_its_commits() -> None:
