@@ -41,8 +41,9 @@ def seen_to(position: Position, topic: str, now: datetime) -> datetime | None:
     """No delete of this topic is unseen by then: what was deleted before isn't in the sink. None: nothing tells.
 
     All that Kafka held at ``read_to`` is in the sink, and no row was read before ``began_at``. A version that stored
-    neither is taken to have come in time: its commit tells when. ``read_to`` of version 0.2 is of the topics of its look,
-    and nothing tells which these were. Each is taken for one of them: else one that rests would stop the first run.
+    neither is taken to have come in time: its commit tells when. ``read_to`` of version 0.2 is of the topics of its
+    look, and nothing tells which these were. Each is taken for one of them: else one that rests would stop the first
+    run.
     """
     if topic in position.read_to_of:
         return said(position.read_to_of[topic], now)
