@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from sinks.objects import S3Objects
 
-
 log = logging.getLogger("lakelock.delta")
 
 

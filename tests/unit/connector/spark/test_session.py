@@ -78,10 +78,11 @@ def test_a_server_is_sent_nothing_that_only_its_start_can_take(caplog: pytest.Lo
     late = {"spark.hadoop.fs.s3a.endpoint": "http://there", "spark.delta.logStore.class": "theirs"}
     for options, told in (own, 0), ({**own, **late}, 1):
         settings = _own(options, "p", s3=False, debug=False, short=lambda: False)
-        assert "spark.delta.logStore.s3a.impl" in settings
+        stores = {"spark.delta.logStore.s3a.impl", "spark.delta.logStore.file.impl"}
+        assert settings.keys() > stores
         sent = _for_server(settings, options)
         assert own.items() <= sent.items()
-        assert settings.keys() - sent.keys() == {"spark.delta.logStore.s3a.impl", *(late if told else ())}
+        assert settings.keys() - sent.keys() == {*stores, *(late if told else ())}
         assert [all(name in record.getMessage() for name in late) for record in caplog.records] == [True] * told
 
 
