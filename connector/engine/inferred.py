@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaSink, PipelineConfig
+from connector.config.formats import INFERRED
 from connector.decode.inferred import inferred
 from connector.decode.registry.wire_format import ConfluentWire
 from connector.protocol.plan import to_sample
@@ -27,11 +28,14 @@ log = logging.getLogger("lakelock.decode")
 
 
 def with_schema(config: PipelineConfig, spark: SparkSession, source: KafkaSource, held: TopicsHeld) -> PipelineConfig:
-    """The pipeline with the schema of its records, if it is to be inferred.
+    """The pipeline with the schema of its records, if it is to be inferred, and nobody has found it yet.
 
     Raises NoRecordYet, and ConfigurationError if the table doesn't say its schema.
     """
-    return of_table(config, spark) or config.read_by(_found(config, source, held))
+    kept = of_table(config, spark)
+    if kept is not None or (config.inferred is not None and config.inferred.schema_ != INFERRED):
+        return kept or config
+    return config.read_by(_found(config, source, held))
 
 
 def of_table(config: PipelineConfig, spark: SparkSession) -> PipelineConfig | None:

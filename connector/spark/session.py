@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -230,6 +230,9 @@ def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short:
     settings = {"spark.app.name": f"lakelock {name}", **defaults, **options}
     if _CLASS_PATH in defaults and _CLASS_PATH in options:
         settings[_CLASS_PATH] = f"{defaults[_CLASS_PATH]}:{options[_CLASS_PATH]}"
+    for log_store in _log_stores_without_jar(settings):
+        if log_store not in options:
+            del settings[log_store]
     if _HIDDEN in options:
         settings[_HIDDEN] = f"{_SECRETS}|{options[_HIDDEN]}"
     for of_process in (_JAVA, _EXECUTOR_JAVA):
@@ -269,13 +272,18 @@ def _submitted() -> dict[str, str]:
 
 def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str, str]:
     """The settings that weren't submitted. They come too late for the driver's JVM, its jars and its memory."""
-    safe = dict(SAFE)
-    if not any(jars.LOG_STORE_JAR.name in submitted.get(name, "") for name in ("spark.jars", _CLASS_PATH)):
-        # Without the jar, a table on s3a:// is refused with a reason, instead of failing on a missing class.
-        del safe[_LOG_STORE], safe[_LOCAL_LOG_STORE]
+    missing = _log_stores_without_jar(submitted)
+    safe = {name: value for name, value in SAFE.items() if name not in missing}
     settings = {name: value for name, value in {**safe, **options}.items() if name not in submitted}
     java = submitted.get(_EXECUTOR_JAVA, options.get(_EXECUTOR_JAVA, ""))
     return {**settings, _EXECUTOR_JAVA: f"{_EVERYWHERE} {java}".strip()}
+
+
+def _log_stores_without_jar(settings: Mapping[str, str]) -> Sequence[str]:
+    """The settings of our log stores, if nothing adds their jar. Without them a table on s3a:// is refused with a
+    reason, and one on a local disk is written by Delta's own, instead of failing on a missing class."""
+    there = any(jars.LOG_STORE_JAR.name in settings.get(name, "") for name in ("spark.jars", _CLASS_PATH))
+    return () if there else (_LOG_STORE, _LOCAL_LOG_STORE)
 
 
 def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -> dict[str, str]:

@@ -19,7 +19,23 @@ LOG_STORES = ("lakelock.ConditionalLogStore", "io.delta.storage.S3DynamoDBLogSto
 """Log stores that create a commit only if there is none: ours asks the object store, Delta's a DynamoDB table."""
 
 _REFUSING = frozenset(
-    ("", "file", "hdfs", "webhdfs", "swebhdfs", "viewfs", "gs", "abfs", "abfss", "adl", "wasb", "wasbs", "dbfs")
+    (
+        "",
+        "file",
+        "hdfs",
+        "webhdfs",
+        "swebhdfs",
+        "viewfs",
+        "ofs",
+        "o3fs",
+        "gs",
+        "abfs",
+        "abfss",
+        "adl",
+        "wasb",
+        "wasbs",
+        "dbfs",
+    )
 )
 """Schemes of file systems that refuse a second writer by themselves, with the log store that Delta takes there."""
 _OF_FILE_SYSTEMS = frozenset(

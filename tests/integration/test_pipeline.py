@@ -60,7 +60,7 @@ def test_offsets_epoch_and_owner_are_in_the_commit_of_the_rows(kind: str, lake: 
     ends = {at.partition: end for at, end in pipeline.status().held.ends.items()}
     assert metadata["offsets"] == {topic.name: {str(partition): end for partition, end in ends.items()}}
     assert metadata["topics"] == pipeline.status().held.ids
-    assert (metadata["lakelock"], metadata["pipeline"], metadata["epoch"]) == (1, kind, 1)
+    assert (metadata["lakelock"], metadata["pipeline"], metadata["epoch"]) == (3, kind, 1)
     assert len(metadata["owner"]) == 36
     assert timedelta(0) <= datetime.fromisoformat(metadata["read_to"]) - before < timedelta(minutes=1)
 

@@ -70,7 +70,8 @@ def test_the_log_store_is_chosen_where_its_jar_was_submitted(scheme: str, store:
     setting = f"spark.delta.logStore.{scheme}.impl"
     assert setting not in _added({}, {"spark.jars": "/theirs.jar"})
     assert _added({}, {"spark.jars": "/theirs.jar,/there/lakelock-s3.jar"})[setting] == f"lakelock.{store}"
-    assert _defaults({}, s3=False, short=lambda: False)[setting] == f"lakelock.{store}"
+    for jars, there in (({}, True), ({"spark.jars": "/my/udf.jar", "spark.master": "spark://there:7077"}, False)):
+        assert (setting in _own(jars, "p", s3=False, debug=False, short=lambda: False)) is there
 
 
 def test_a_server_is_sent_nothing_that_only_its_start_can_take(caplog: pytest.LogCaptureFixture) -> None:
