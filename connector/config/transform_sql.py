@@ -14,6 +14,9 @@ _NO_COLUMN = re.compile(
     r"|\b\w+(?=\s*(?:\(|''))",  # a function, or the type of a text: DATE '2026-11-01'
     re.IGNORECASE,
 )
+_TABLE = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+(?:as\s+)?(\w+))?")
+_LISTS = ("select", "lateral")
+_AFTER_TABLES = ("where", "group", "having", "order", "sort", "union", "limit")
 
 
 def column_words(sql: str) -> set[str]:
@@ -54,18 +57,52 @@ def made_of(sql: str, column: str) -> set[str]:
 
 def passes(sql: str, column: str) -> bool:
     """Whether a column of a SELECT's rows may be that of the records. ``column``: in small letters."""
-    items = [*_items(sql)]
+    items, tables = [*_selected(sql)], _tables(sql)
+    names = [[column], *([table, ".", column] for table in tables)]
+    as_it_is = [[*name, *more] for name in names for more in ([], ["as", column], [column])]
     named = [item for item in items if item[-1] == column]
     if named:
-        return all(len(item) == 1 for item in named)
-    return not any(item[-2:] == [".", "*"] for item in items)
+        return all(item in as_it_is for item in named)
+    every = [["*"], *([table, ".", "*"] for table in tables)]
+    return any(item in every for item in items) or not any(item[-2:] == [".", "*"] for item in items)
+
+
+def _tables(sql: str) -> set[str]:
+    """The words of a SELECT that may be names of its tables, and not of columns."""
+    plain, found, more = _plain_with_names(sql).replace("`", ""), set[str](), 1
+    while more:
+        found |= {name for names in _TABLE.findall(plain) for name in names}
+        plain, more = re.subn(r"\([^()]*\)", " _ ", plain)
+    return found
+
+
+def _selected(sql: str) -> Iterator[list[str]]:
+    """The items of each SELECT, also of those in brackets, and what a LATERAL VIEW makes. As words and signs."""
+    tokens = [*_tokens(sql), "from"]
+    outer, of, start = list[tuple[str, int]](), "", 0
+    for at, token in enumerate(tokens):
+        if token == "(":
+            outer.append((of, start))
+            of, start = "", at + 1
+        elif token in (",", ")", "from", *_LISTS) or (token in _AFTER_TABLES and of != "select"):
+            if of and start < at:
+                yield tokens[start:at]
+            if token == ")" and outer:
+                of, start = outer.pop()
+            else:
+                of, start = token if token in _LISTS else of if token == "," else "", at + 1
+        elif token in ("all", "distinct") and start == at:
+            start += 1
+
+
+def _tokens(sql: str) -> list[str]:
+    return [token.strip("`") for token in re.findall(r"`[^`]+`|\w+|''|\S", _plain_with_names(sql))]
 
 
 def _items(sql: str) -> Iterator[list[str]]:
     """The items of all lists in a SELECT, also of those in brackets, as words in small letters and signs."""
-    tokens = [token.strip("`") for token in re.findall(r"`[^`]+`|\w+|''|\S", _plain_with_names(sql))]
     outer, words, item = list[tuple[list[str], list[str]]](), list[str](), list[str]()
-    for token in (*tokens, ","):
+    for token in (*_tokens(sql), ","):
         if token in (",", "select", "from", ")"):
             if item:
                 yield item

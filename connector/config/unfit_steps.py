@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _GONE = {"drop": "removes", "rename": "renames", "flatten": "replaces"}
 _KEEPS = ("", ",", "(", "struct", "named_struct", "array", "coalesce", "nvl", "ifnull", "greatest", "least")
 """What stands before the bracket around values that have the order that they have without it."""
-_OF_NULL = re.compile(r"(?:\w+|`[^`]+`)\s+IS\s+(?:NOT\s+)?NULL\b", re.I)
+_NAME = r"(?:\w+|`[^`]+`)"
+_OF_NULL = re.compile(rf"{_NAME}\s+IS\s+(?:NOT\s+)?NULL\b|\bIS(?:NOT)?NULL\s*\(\s*{_NAME}\s*\)", re.I)
 _Changed: TypeAlias = Mapping[str, Sequence[Change]]
 _ANOTHER_ORDER = "a hash has another order than the values"
 
