@@ -213,7 +213,7 @@ def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> Pipe
         rules["apply_as_deletes"] = sink.apply_as_deletes or f"{OP} = 'd'"
         soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
         both_times = isinstance(sink, DeltaHistorySink) and sink.bitemporal
-        if sink.sequence_by is not None and not soft and not both_times:
+        if not sink.by_offset and not soft and not both_times:
             rules["apply_as_truncates"] = sink.apply_as_truncates or f"{OP} = 't'"
     return config.model_copy(update={"sinks": (sink.model_copy(update=rules),)})
 

@@ -128,12 +128,12 @@ def _refuse_other_unavailable(records: DataFrame) -> None:
 def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record deletes all older rows. ``columns``: those of the decoded records.
 
-    Of Debezium's truncates, those of a table with ``deletes: soft`` and of a bitemporal history are bad records: their
-    key is null.
+    Of Debezium's truncates, those of a table with ``deletes: soft``, of a bitemporal history, and of an order that
+    begins with offsets are bad records: their key is null.
     """
     condition = sink.apply_as_truncates
     soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
-    takes = sink.sequence_by is not None and not soft and recorded_by(sink) is None
+    takes = not sink.by_offset and not soft and recorded_by(sink) is None
     if condition is None and OP in columns and takes:
         condition = f"{OP} = 't'"
     if condition is None or condition == "false":

@@ -53,6 +53,10 @@ def matching(condition: str) -> set[str]:
         ({"apply_as_truncates": "false", "merge": "on_read"}, set(), {"tombstone", "t"}),
         ({"sequence_by": None}, set(), set()),
         ({"sequence_by": None, "apply_as_truncates": "false"}, set(), {"t"}),
+        # Offsets can't tell which rows of other partitions are older than a truncate.
+        ({"sequence_by": "struct(_offset, at)"}, set(), {"tombstone"}),
+        ({"sequence_by": "struct(_offset, at)", "apply_as_truncates": "false"}, set(), {"tombstone", "t"}),
+        ({"type": "delta_history", "sequence_by": "struct(_offset, at)"}, set(), {"tombstone"}),
         ({"type": "delta_history"}, {"t"}, {"tombstone"}),
         ({"type": "delta_history", "apply_as_truncates": "false"}, set(), {"tombstone", "t"}),
         ({"type": "delta_history", "sequence_by": None}, set(), set()),
