@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.config.route import each_once
-from connector.config.sinks import DeltaAggregateSink, KeyedSink, SinkOptions
-from connector.config.transform_sql import call_in, columns_in, made_of
+from connector.config.sinks import DeltaAggregateSink, DeltaHistorySink, KeyedSink, SinkOptions
+from connector.config.transform_sql import begun_with, call_in, columns_in, first_column, made_of
 
 if TYPE_CHECKING:
     from connector.config.pipeline import PipelineConfig
@@ -48,9 +48,30 @@ def _calls(sink: SinkOptions) -> Iterator[tuple[str, str, Sequence[str]]]:
 
 
 def unfit_orders(config: PipelineConfig) -> Iterator[str]:
-    """The orders that a recreated topic begins anew."""
+    """The orders of offsets that nothing checks across partitions, and those that a recreated topic begins anew."""
+    yield from each_once(config, partial(_unchecked, config))
     if config.source.takes_recreated:
         yield from each_once(config, partial(_begun_anew, config))
+
+
+def _unchecked(config: PipelineConfig, sink: SinkOptions) -> Iterator[str]:
+    if not isinstance(sink, KeyedSink):
+        return
+    made = begun_with(config.transform, OFFSET) if config.transform is not None else set()
+    both_times = isinstance(sink, DeltaHistorySink) and sink.bitemporal
+    for option in ("sequence_by", "system_sequence_by"):
+        column = first_column(getattr(sink, option, None) or "")
+        if column in made:
+            instead = "Order them by a time" if both_times else f"Order them by {OFFSET} itself, which a run checks"
+            yield (
+                f"{sink.option(option)}: orders records by {column}, which the transform makes of {OFFSET}: offsets of "
+                f"two partitions can't be compared. {instead}, or by a value that grows across partitions"
+            )
+        elif column == OFFSET and both_times:
+            yield (
+                f"{sink.option(option)}: orders records by {OFFSET}, which is no time: offsets of two partitions can't "
+                "be compared. Order them by a value that grows across partitions, such as _timestamp"
+            )
 
 
 def _begun_anew(config: PipelineConfig, sink: SinkOptions) -> Iterator[str]:

@@ -47,12 +47,30 @@ def made_of(sql: str, column: str) -> set[str]:
 
     It takes no SQL apart: what it finds in one item of a list counts as made of all that is in the item.
     """
-    items, found = [*_items(sql)], {column}
-    # A name stands at the end, after AS or what it is the name of.
-    named = {tuple(item): item[-1] for item in items if len(item) > 1 and re.fullmatch(r"\w+|\)|\]", item[-2])}
-    while more := {name for item, name in named.items() if found & {*item[:-1]}} - found:
+    found = {column}
+    named = [(item[-1], {*item[:-1]}) for item in _named(sql)]
+    while more := {name for name, words in named if found & words} - found:
         found |= more
     return found - {column}
+
+
+def begun_with(sql: str, column: str) -> set[str]:
+    """The columns of a SELECT whose expression names a column first, also by way of others, in small letters."""
+    found = {column}
+    named = [(item[-1], first_column(_unqualified(item[:-1]))) for item in _named(sql)]
+    while more := {name for name, first in named if first in found} - found:
+        found |= more
+    return found - {column}
+
+
+def _named(sql: str) -> Iterator[list[str]]:
+    """The items of lists that have a name. It stands at the end, after AS or what it is the name of."""
+    return (item for item in _items(sql) if len(item) > 1 and re.fullmatch(r"\w+|\)|\]", item[-2]))
+
+
+def _unqualified(words: Sequence[str]) -> str:
+    """An expression without the names of tables before a dot."""
+    return re.sub(r"\w+ \. (?=\w)", "", " ".join(words))
 
 
 def passes(sql: str, column: str) -> bool:

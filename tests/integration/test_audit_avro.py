@@ -90,7 +90,9 @@ def test_a_version_may_start_or_not_where_only_a_default_tells_it_from_the_one_b
     sink: dict[str, Any] = {"key": "k", "sequence_by": "s", "except_column_list": ["s"]}
     if bitemporal:
         sink |= {"stored_as_scd_type": "bitemporal", "system_sequence_by": "s"}
-    given = options(lake, registry, key=None, transform="SELECT *, _offset AS s FROM records", sink=sink)
+    given = options(
+        lake, registry, key=None, transform="SELECT *, unix_millis(_timestamp) AS s FROM records", sink=sink
+    )
     del given["on_new_column"]
 
     def old(*keys: str) -> None:

@@ -445,9 +445,17 @@ AGGREGATED = {"type": "delta_aggregate", "path": "lake/a", "group_by": "a"}
     ("sink", "transform", "said"),
     [
         ({**UPSERTED, "sequence_by": "struct(_offset, a)"}, None, "sequence_by: orders records by _offset"),
-        ({**UPSERTED, "sequence_by": "seq"}, "SELECT a, _OFFSET * 9 + a AS Seq FROM records", "seq, which the transf"),
-        ({**UPSERTED, "sequence_by": "s"}, "SELECT a, n s FROM (SELECT *, -_offset AS n FROM records)", "by s, which"),
-        ({**RECORDED, "sequence_by": "a", "system_sequence_by": "`_offset`"}, None, "system_sequence_by: orders rec"),
+        ({**UPSERTED, "sequence_by": "seq"}, "SELECT a, a + _OFFSET AS Seq FROM records", "seq, which the transf"),
+        (
+            {**UPSERTED, "sequence_by": "s"},
+            "SELECT a, n s FROM (SELECT *, a - _offset AS n FROM records)",
+            "by s, which",
+        ),
+        (
+            {**RECORDED, "sequence_by": "a", "system_sequence_by": "struct(a, `_offset`)"},
+            None,
+            "system_sequence_by: orders rec",
+        ),
         ({**AGGREGATED, "aggregates": {"n": "last(a, _offset)"}}, None, "aggregates.n: orders records by _offset"),
         ({**AGGREGATED, "aggregates": {"n": "min_by(f(a, 1), struct(_offset, a))"}}, None, "aggregates.n: orders"),
         ({**UPSERTED, "sequence_by": "struct(_timestamp, '_offset')"}, None, None),
@@ -466,6 +474,49 @@ def test_an_order_by_the_offset_ends_with_its_topic(
             parse(options(**again))
         else:
             assert said in fault(**again)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "transform", "said"),
+    [
+        ("seq", "SELECT a, _OFFSET * 9 + a AS Seq FROM records", "by seq, which the transform makes of _offset"),
+        ("struct(seq, a)", "SELECT *, _offset AS seq FROM records", "by seq, which the transform makes of _offset"),
+        ("s", "SELECT a, n s FROM (SELECT *, -_offset AS n FROM records)", "by s, which the transform makes of"),
+        ("o", "SELECT r.*, CAST(r.`_offset` AS BIGINT) o FROM records r WHERE r.a > o", "by o, which the transform"),
+        ("p", "SELECT *, struct(_offset, pos) AS p FROM records", "Order them by _offset itself, which a run checks"),
+        ("struct(a, seq)", "SELECT *, _offset AS seq FROM records", None),
+        ("s", "SELECT *, struct(_timestamp, _offset) AS s FROM records", None),
+        ("s", "SELECT *, coalesce(a, _offset) AS s FROM records", None),
+        ("s", "SELECT a, s, _offset AS n FROM records WHERE _offset > s", None),
+        ("s", "SELECT *, '_offset' AS s FROM records", None),
+        ("struct(_offset, a)", "SELECT *, _offset AS seq FROM records", None),
+    ],
+)
+def test_a_sequence_by_a_column_that_is_the_offset_is_refused(sequence: str, transform: str, said: str | None) -> None:
+    for sink in (UPSERTED, {**UPSERTED, "type": "delta_history"}):
+        made = {"sinks": [{**sink, "sequence_by": sequence}], "transform": transform}
+        if said is None:
+            parse(options(**made))
+        else:
+            assert said in fault(**made)
+
+
+@pytest.mark.parametrize(
+    ("orders", "said"),
+    [
+        ({"sequence_by": "_offset"}, "sequence_by: orders records by _offset, which is no time"),
+        ({"system_sequence_by": "struct(_OFFSET, a)"}, "system_sequence_by: orders records by _offset, which is no t"),
+        ({"system_sequence_by": "seq"}, "system_sequence_by: orders records by seq, which the transform makes of"),
+        ({"sequence_by": "seq"}, "Order them by a time, or by a value that grows across partitions"),
+        ({"sequence_by": "struct(a, _offset)", "system_sequence_by": "struct(_timestamp, seq)"}, None),
+    ],
+)
+def test_an_offset_is_no_time_of_a_bitemporal_history(orders: dict[str, str], said: str | None) -> None:
+    made = {"sinks": [{**RECORDED, "sequence_by": "a", **orders}], "transform": "SELECT *, _offset AS seq FROM records"}
+    if said is None:
+        parse(options(**made))
+    else:
+        assert said in fault(**made)
 
 
 @pytest.mark.parametrize(
