@@ -162,7 +162,7 @@ def _with_rules(frame: DataFrame, forms: Forms) -> DataFrame:
     from pyspark.sql import functions as F
 
     if forms.require is not None:
-        broken = F.expr(breaks(frame.columns, forms.require))
+        broken = F.expr(breaks(frame.columns, forms.require, spares_deletes=forms.spares_deletes))
         try:
             frame = frame.withColumn(PROBLEM, F.coalesce(F.col(PROBLEM), F.when(broken, "rule")))
             _ = frame.schema  # makes Spark Connect analyse the frame here
@@ -175,11 +175,11 @@ def _with_rules(frame: DataFrame, forms: Forms) -> DataFrame:
     return frame
 
 
-def breaks(columns: Collection[str], rule: str) -> str:
+def breaks(columns: Collection[str], rule: str, *, spares_deletes: bool) -> str:
     """SQL: whether a record breaks the rule. ``columns``: its. Unless the rule asks for the kind of an event, it isn't
-    about events that may have the key alone, or nothing: deletes and truncates."""
+    about events that may have the key alone, or nothing: deletes and truncates, in a file where they delete rows."""
     spared = [TOMBSTONE]
-    if OP in columns and OP not in {word.lower() for word in column_words(rule)}:
+    if spares_deletes and OP in columns and OP not in {word.lower() for word in column_words(rule)}:
         spared.append(f"coalesce({OP} IN ('d', 't'), false)")
     return f"NOT ({' OR '.join(spared)}) AND ({rule}) IS NOT TRUE"
 

@@ -37,6 +37,7 @@ from connector.config import (
 )
 from connector.config.own_schema import names_schema
 from connector.config.steps import names_before
+from connector.config.truncates import spares_deletes
 from connector.spark.compat import from_ddl
 from sinks.errors import ConfigurationError, UnusableSchema
 from sinks.spark.sql import literal
@@ -102,6 +103,8 @@ class Forms:
     route: RouteForm | None = None
     numbered: frozenset[str] = frozenset()
     """The columns of the table that Delta fills where nobody gives a value."""
+    spares_deletes: bool = False
+    """Whether the rule isn't about deletes and truncates of a database, unless it asks for them."""
     flows: tuple[Forms, ...] = ()
     """How the records of each of the file's ``flows`` are read; the others are read as this says."""
 
@@ -139,6 +142,7 @@ def _of_flow(config: PipelineConfig, table: StructType | None) -> Forms:
         config.headers,
         config.require,
         _route(config, config.route, topics) if config.route is not None else None,
+        spares_deletes=spares_deletes(config),
     )
 
 

@@ -59,7 +59,7 @@ class PipelineConfig(Options):
     """Store the Kafka headers in a column ``_headers``."""
     require: Annotated[Text, AfterValidator(steady)] | None = None
     """A SQL condition that every record must meet. A record for which it is false or null is a bad record. Tombstones
-    aren't judged, and Debezium's deletes and truncates only if the condition names ``_op``."""
+    aren't judged, nor, unless it names ``_op``, Debezium's deletes and truncates in a file with a keyed sink."""
     on_bad_record: Literal["fail", "dead_letter"] = "fail"
     """What to do with a bad record: ``fail`` stops the run, ``dead_letter`` writes it to ``dead_letters``."""
     on_foreign_delete: Literal["allow", "stop"] = "allow"

@@ -104,6 +104,8 @@ class RecordDecoder:
     """Whether ``value`` has the column ``_schema``, which is for ``require`` and ``route`` only."""
     leaves_out: bool = False
     """Whether ``value`` knows records that say nothing of a row. They are left out, as by a filter."""
+    spares_deletes: bool = False
+    """Whether ``require`` judges Debezium's deletes and truncates only if it asks for the kind of an event."""
     asks_as: str = ""
     """What stands before ``value`` or ``key`` where a query asks for a schema: of several decoders, whose it is."""
 
@@ -258,15 +260,16 @@ class RecordDecoder:
         kind = type_of(frame, "require", require, hint)
         if not isinstance(kind, BooleanType):
             raise ConfigurationError(f"require: {require!r} is {sql_type(kind).upper()}, not BOOLEAN.")
+        obeyed = obeys(frame.columns, require, spares_deletes=self.spares_deletes)
         broken = told("rule", f"breaks the rule {require}")
-        return also(frame, f"CASE WHEN ({obeys(frame.columns, require)}) IS NOT TRUE THEN {broken} END")
+        return also(frame, f"CASE WHEN ({obeyed}) IS NOT TRUE THEN {broken} END")
 
 
-def obeys(columns: Collection[str], rule: str) -> str:
+def obeys(columns: Collection[str], rule: str, *, spares_deletes: bool) -> str:
     """SQL: whether a record with these columns obeys the rule. Debezium's deletes have few values and its truncates
-    none, so they aren't judged by a rule that doesn't ask what an event does."""
+    none, so where they delete rows, they aren't judged by a rule that doesn't ask what an event does."""
     always = [TOMBSTONE] if TOMBSTONE in columns else []
-    if OP in columns and OP not in {word.lower() for word in column_words(rule)}:
+    if spares_deletes and OP in columns and OP not in {word.lower() for word in column_words(rule)}:
         always.append(f"coalesce({OP} IN ('d', 't'), false)")
     return " OR ".join([*always, f"({rule})"])
 

@@ -22,7 +22,7 @@ from connector.config.nearest import did_you_mean
 from connector.config.own_schema import names_schema
 from connector.config.steps import names_before
 from connector.config.transform_sql import column_words
-from connector.config.truncates import kept_truncates
+from connector.config.truncates import kept_truncates, spares_deletes
 from connector.decode import as_declared, own_format, record_format, with_schema_name
 from connector.decode.debezium import METADATA, OP, Debezium
 from connector.decode.flows import FlowDecoder, FlowsDecoder, told_of
@@ -158,7 +158,7 @@ class _Flow:
             letters=config.on_bad_record == "dead_letter", raw=config.dead_letters is not None,
             route=_routing(config), own=self.own, names_schema=isinstance(self.value, SchemaNames | WithSchemaName),
             steps=Steps(config.steps, kept) if config.steps else None, quotes=not config.sensitive,
-            leaves_out=isinstance(self.value, Debezium),
+            leaves_out=isinstance(self.value, Debezium), spares_deletes=spares_deletes(config),
             asks_as=f"{config.flow.option}." if config.flow is not None else "",
         )  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""Which of Debezium's truncates get through a ``filter``, in the pipeline and in the auditor, by SQLite."""
+"""Which of Debezium's truncates get through a ``filter`` or a ``require``, in the pipeline and in the auditor, by
+SQLite."""
 
 from __future__ import annotations
 
@@ -9,10 +10,13 @@ import pytest
 from ddl import columns_of
 from pyspark.sql.types import StructType
 
+from connector.audit.decode import breaks
+from connector.audit.formats import forms
 from connector.audit.steps import _stays
 from connector.config import OTHER, PipelineConfig, parse
 from connector.config.truncates import kept_truncates
-from connector.decode.records import ROUTE
+from connector.decode.flows import FlowsDecoder
+from connector.decode.records import ROUTE, obeys
 from connector.decode.steps import stays
 from connector.engine.decoders import decoders
 
@@ -40,8 +44,9 @@ def config(*sinks: dict[str, Any], **changes: Any) -> PipelineConfig:
     )
 
 
-def kept(truncates: str, condition: str, route: str | None = None) -> set[str]:
-    """The events of Debezium's that stay, of which only the created one and the first delete have an amount."""
+def matching(condition: str, route: str | None = None) -> set[str]:
+    """The events of Debezium's that meet a condition, of which only the created one and the first delete have an
+    amount above 0."""
     events = [("c", 5), ("u", -5), ("d", 5), ("d", None), ("t", None), (None, None)]
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE records ({', '.join(COLUMNS)})")
@@ -49,9 +54,14 @@ def kept(truncates: str, condition: str, route: str | None = None) -> set[str]:
         f"INSERT INTO records VALUES ({', '.join('?' * len(COLUMNS))})",
         [(f"{op}{amount}", amount, op, False, None, route) for op, amount in events],
     )
+    return {op for (op,) in connection.execute(f"SELECT op FROM records WHERE {condition}")}
+
+
+def kept(truncates: str, condition: str, route: str | None = None) -> set[str]:
+    """The events that a filter lets through."""
     truncates = truncates.replace("AS STRING", "AS TEXT")
     sqls = stays(COLUMNS, condition, truncates), _stays(COLUMNS, condition, truncates).replace("<=>", "IS")
-    ours, auditors = ({op for (op,) in connection.execute(f"SELECT op FROM records WHERE {sql}")} for sql in sqls)
+    ours, auditors = (matching(sql, route) for sql in sqls)
     assert ours == auditors
     return ours
 
@@ -102,3 +112,50 @@ def test_sinks_share_a_decoder_unless_a_filter_keeps_truncates_for_some_of_them(
     assert ways(APPEND, HISTORY, value=of_no_database) == ["true"]
     append, upsert = (each.decode for each in decoders(config(APPEND, UPSERT), None))  # type: ignore[arg-type]
     assert (append.keeps_truncates, upsert.keeps_truncates) == (False, True)
+
+
+FLOWS: dict[str, Any] = {
+    "source": {"topics": ["t", "u"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+    "flows": [{"topics": ["u"], "require": "amount > 1"}],
+}
+OF_APPENDS: dict[str, Any] = {"by": "op", "sink": {**APPEND, "path": "lake/{route}"}}
+
+
+@pytest.mark.parametrize(
+    ("sinks", "changes", "spared"),
+    [
+        ([APPEND], {}, False),
+        ([COUNT], {}, False),
+        ([APPEND, COUNT], FLOWS, False),
+        ([UPSERT], {}, True),
+        ([HISTORY], FLOWS, True),
+        ([APPEND, UPSERT], {}, True),
+        ([], {"route": {**OF_APPENDS, "other": "ignore"}}, False),
+        ([], {"route": {**OF_APPENDS, "other": {**UPSERT, "path": "lake/others"}}}, True),
+        ([], {"route": {**OF_APPENDS, "overrides": {"x": {"sink": UPSERT}}}}, True),
+    ],
+)
+def test_a_rule_judges_deletes_of_a_file_in_which_they_are_rows(
+    monkeypatch: pytest.MonkeyPatch, sinks: list[dict[str, Any]], changes: dict[str, Any], spared: bool
+) -> None:
+    """The run looks at the whole file, or at a sink that joins it; the auditor at one table after another."""
+    monkeypatch.setattr(StructType, "fromDDL", staticmethod(columns_of))
+    made = config(*sinks, **{"steps": [], "require": "amount > 0", **changes})
+    routed = [made.routed(name) for name in made.route.sinks if name] if made.route is not None else []
+    alone = [made.alone(index) for index in range(len(made.sinks))]
+    for each in (made, *alone):
+        decode = decoders(each, None)[0].decode  # type: ignore[arg-type]
+        for own in [flow.decode for flow in decode.flows] if isinstance(decode, FlowsDecoder) else [decode]:
+            assert own.spares_deletes is spared
+    for each in (made, *alone, *routed):
+        assert [of.spares_deletes for of in forms(each).of_all] == [spared] * len(each.by_flow)
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad", "of_a_file_without_keys"),
+    [("amount > 0", {"u-5", "NoneNone"}, {"dNone", "tNone"}), ("_op <> 't'", {"tNone", "NoneNone"}, set())],
+)
+def test_a_rule_says_the_same_in_run_and_auditor(rule: str, bad: set[str], of_a_file_without_keys: set[str]) -> None:
+    for spares, broken in ((True, bad), (False, bad | of_a_file_without_keys)):
+        ours = f"({obeys(COLUMNS, rule, spares_deletes=spares)}) IS NOT TRUE"
+        assert matching(ours) == matching(breaks(COLUMNS, rule, spares_deletes=spares)) == broken
