@@ -80,7 +80,7 @@ def passes(sql: str, column: str) -> bool:
     as_it_is = [[*name, *more] for name in names for more in ([], ["as", column], [column])]
     named = [item for item in items if item[-1] == column]
     if named:
-        return all(item in as_it_is for item in named)
+        return all([word for word in item if word not in "()"] in as_it_is for item in named)
     every = [["*"], *([table, ".", "*"] for table in tables)]
     return any(item in every for item in items) or not any(item[-2:] == [".", "*"] for item in items)
 

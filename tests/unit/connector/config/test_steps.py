@@ -150,6 +150,7 @@ def test_what_orders_records_in_an_aggregate_keeps_its_meaning(
         ("SELECT `records`.* FROM records", False),
         ("SELECT DISTINCT email, r.id, r.seq FROM records AS r", False),
         ("SELECT r.id, r.email AS email, r.seq FROM records AS r", False),
+        ("SELECT id, ((r.email)) AS email, seq FROM records r", False),
         ("SELECT id, email, seq FROM records WHERE id = email ORDER BY email", False),
         ("SELECT r.*, change.x FROM records r LATERAL VIEW explode(r.changes) AS change", False),
         ("SELECT *, change.* FROM records LATERAL VIEW explode(changes) AS change", False),
