@@ -132,7 +132,9 @@ def _items(sql: str) -> Iterator[list[str]]:
             within = ["(", *words, ")"]
             words, item = outer.pop()
             words, item = [*words, *within], [*item, *within]
-        elif token not in (",", "select", "from"):
+        elif token == ",":
+            words = [*words, token]
+        elif token not in ("select", "from"):
             words, item = [*words, token], [*item, token]
 
 

@@ -230,9 +230,8 @@ def _own(options: Mapping[str, str], name: str, *, s3: bool, debug: bool, short:
     settings = {"spark.app.name": f"lakelock {name}", **defaults, **options}
     if _CLASS_PATH in defaults and _CLASS_PATH in options:
         settings[_CLASS_PATH] = f"{defaults[_CLASS_PATH]}:{options[_CLASS_PATH]}"
-    for log_store in _log_stores_without_jar(settings):
-        if log_store not in options:
-            del settings[log_store]
+    if _log_stores_without_jar(settings) and "*" not in options.get("spark.jars", "*"):
+        settings["spark.jars"] = f"{jars.LOG_STORE_JAR},{options['spark.jars']}"
     if _HIDDEN in options:
         settings[_HIDDEN] = f"{_SECRETS}|{options[_HIDDEN]}"
     for of_process in (_JAVA, _EXECUTOR_JAVA):

@@ -489,6 +489,9 @@ def test_an_order_by_the_offset_ends_with_its_topic(
         ("s", "SELECT *, coalesce(a, _offset) AS s FROM records", None),
         ("s", "SELECT a, s, _offset AS n FROM records WHERE _offset > s", None),
         ("s", "SELECT *, '_offset' AS s FROM records", None),
+        ("s", "SELECT *, struct(to_timestamp(b, 'yyyy'), _offset) AS s FROM records", None),
+        ("s", "SELECT *, named_struct('a', a, 'o', _offset) AS s FROM records", None),
+        ("s", "SELECT *, concat(_offset, '-', a) AS s FROM records", "by s, which the transform"),
         ("struct(_offset, a)", "SELECT *, _offset AS seq FROM records", None),
     ],
 )

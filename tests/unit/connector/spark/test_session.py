@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from connector.spark import jars
 from connector.spark.compat import needs
 from connector.spark.java import QUICK_START, THROUGHPUT
 from connector.spark.session import _added, _defaults, _for_server, _own
@@ -70,8 +71,17 @@ def test_the_log_store_is_chosen_where_its_jar_was_submitted(scheme: str, store:
     setting = f"spark.delta.logStore.{scheme}.impl"
     assert setting not in _added({}, {"spark.jars": "/theirs.jar"})
     assert _added({}, {"spark.jars": "/theirs.jar,/there/lakelock-s3.jar"})[setting] == f"lakelock.{store}"
-    for jars, there in (({}, True), ({"spark.jars": "/my/udf.jar", "spark.master": "spark://there:7077"}, False)):
-        assert (setting in _own(jars, "p", s3=False, debug=False, short=lambda: False)) is there
+    for own in ({}, {"spark.jars": "/my/udf.jar", "spark.master": "spark://there:7077"}):
+        settings = _own(own, "p", s3=False, debug=False, short=lambda: False)
+        assert settings[setting] == f"lakelock.{store}"
+        assert any(
+            "lakelock-s3.jar" in settings.get(name, "") for name in ("spark.jars", "spark.driver.extraClassPath")
+        )
+
+
+def test_a_disk_without_hard_links_is_told_of_whatever_else_is_silent() -> None:
+    text = (Path(jars.__file__).parents[1] / "log4j2.properties").read_text(encoding="utf-8")
+    assert "logger.local.name = lakelock.LocalLogStore\nlogger.local.level = warn\n" in text
 
 
 def test_a_server_is_sent_nothing_that_only_its_start_can_take(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,9 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Iterator;
+import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.LocalFileSystem;
@@ -30,6 +32,7 @@ import org.slf4j.LoggerFactory;
  */
 public class LocalLogStore extends HDFSLogStore {
   private static final Logger LOG = LoggerFactory.getLogger(LocalLogStore.class);
+  private static final Set<Path> TOLD = ConcurrentHashMap.newKeySet();
 
   public LocalLogStore(Configuration hadoopConf) {
     super(hadoopConf);
@@ -75,7 +78,9 @@ public class LocalLogStore extends HDFSLogStore {
     } catch (UnsupportedOperationException noLinks) {
       // As on a disk that refuses each link.
     }
-    LOG.warn("No hard links in {}: of two processes that commit at once, one may overwrite the other", commit.getParent());
+    if (TOLD.add(commit.getParent())) {
+      LOG.warn("No hard links in {}: of two processes that commit at once, one may overwrite the other", commit.getParent());
+    }
     try (Stream<String> lines = Files.lines(written)) {
       super.write(path, lines.iterator(), false, hadoopConf);
     }
