@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
 
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
@@ -47,18 +47,18 @@ def made_of(sql: str, column: str) -> set[str]:
 
     It takes no SQL apart: what it finds in one item of a list counts as made of all that is in the item.
     """
-    found = {column}
-    named = [(item[-1], {*item[:-1]}) for item in _named(sql)]
-    while more := {name for name, words in named if found & words} - found:
-        found |= more
-    return found - {column}
+    return _by_way_of_others(column, [(item[-1], {*item[:-1]}) for item in _named(sql)])
 
 
 def begun_with(sql: str, column: str) -> set[str]:
     """The columns of a SELECT whose expression names a column first, also by way of others, in small letters."""
+    return _by_way_of_others(column, [(item[-1], {first_column(_unqualified(item[:-1]))}) for item in _named(sql)])
+
+
+def _by_way_of_others(column: str, made: Sequence[tuple[str, Set[str | None]]]) -> set[str]:
+    """The names that are made of a column, or of one that is. ``made``: names, and of which columns each is made."""
     found = {column}
-    named = [(item[-1], first_column(_unqualified(item[:-1]))) for item in _named(sql)]
-    while more := {name for name, first in named if first in found} - found:
+    while more := {name for name, columns in made if found & columns} - found:
         found |= more
     return found - {column}
 
