@@ -38,6 +38,10 @@ OWN_COLUMNS = (
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 """What stands for the value of an environment variable, or the content of a file."""
+_SECRET_WITHIN = re.compile(
+    r"(?i)(;\s*token|-D[\w.-]*(password|passwd|passphrase|secret|token|credential)[\w.-]*)\s*=\s*(?!\$\{)\S"
+)
+"""A secret within another option: in the URL of a Spark Connect server, or among Java's options."""
 
 
 Check: TypeAlias = Callable[..., Iterable[str] | None]
@@ -238,8 +242,8 @@ def literal_secrets(options: Mapping[str, str | SecretStr]) -> list[str]:
         f"{name}: a secret in a file is copied with it, also into version control; write ${{env:NAME}} or "
         "${file:/path}"
         for name, value in options.items()
-        if SECRET.search(name)
-        and value
+        if value
         and not isinstance(value, SecretStr)
         and not REFERENCE.fullmatch(value)  # in Python; of a file it is resolved before
+        and (SECRET.search(name) or _SECRET_WITHIN.search(value))
     ]

@@ -207,6 +207,24 @@ def test_a_literal_secret_is_refused_with_the_reason(place: str, option: str) ->
     assert "hunter2" not in said
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("spark.remote", "sc://lake.example.com:443/;use_ssl=true;token=hunter2"),
+        ("spark.driver.extraJavaOptions", "-Xss4m -Djavax.net.ssl.trustStorePassword=hunter2"),
+        ("spark.executor.extraJavaOptions", "-Dhttps.proxyPassword=hunter2"),
+    ],
+)
+def test_a_literal_secret_within_another_option_is_refused(
+    option: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = fault(spark={option: value})
+    assert f"{option}: a secret in a file is copied with it" in said
+    assert "hunter2" not in said
+    monkeypatch.setenv("LAKE_TOKEN", "hunter2")
+    parse(options(spark={option: value.replace("hunter2", "${env:LAKE_TOKEN}")}))
+
+
 def test_options_about_secrets_are_none() -> None:
     azure, lake = "spark.hadoop.fs.azure", "lake.dfs.core.windows.net"
     spark = {
