@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from connector.decode.avro_schema import parse
 from connector.decode.registry.registry import Part, WriterSchema
@@ -21,6 +21,8 @@ class Schemas:
         self.asked: list[str] = []
         self._known = {each: WriterSchema(each, parse(json.dumps(text))) for each, text in known.items()}
         self.later = dict(later or {})
+        self.once: list[WriterSchema] = []
+        """Versions that were deleted."""
 
     def schema(self, schema_id: str) -> WriterSchema:
         self.asked.append(schema_id)
@@ -30,6 +32,9 @@ class Schemas:
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema]:
         return self._known if topic == "t" else {}
+
+    def former(self, topic: str, part: Part) -> Sequence[WriterSchema]:
+        return [*self.known(topic, part).values(), *self.once]
 
     def latest(self, topic: str, part: Part) -> WriterSchema:
         return list(self._known.values())[-1]

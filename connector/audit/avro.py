@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from connector.audit.avro_end import end_of
+from connector.audit.avro_names import of_other_types
 from connector.audit.avro_schema import (
     Node,
     Schema,
@@ -267,6 +268,8 @@ class Avro:
     """Those of the registry."""
     of_event: bool = False
     """Whether the values are Debezium's events."""
+    topics: Sequence[str] = ()
+    """Those whose subjects say which types of records are read. Empty: any that fit."""
 
     @cached_property
     def defaults(self) -> Mapping[str, str]:
@@ -310,7 +313,7 @@ class Avro:
 
         named = headers(records, column, self.schemas.header)
         writers = {header: self.schemas.of(header) for header in named}
-        known = {header: texts for header, texts in writers.items() if texts is not None}
+        known = self._of_its_types({header: texts for header, texts in writers.items() if texts is not None})
         lacks = {header: self._lacks(texts) for header, texts in known.items()}
         length, kind, reader = self.schemas.header, self.type, self.reader
         control = {header for header, texts in known.items() if self.of_event and _is_control(texts)}
@@ -322,6 +325,14 @@ class Avro:
             yield from decoded(batches, column, into, length, known, reader, kind, lacks, control)
 
         return records.mapInArrow(decode, schema)
+
+    def _of_its_types(self, known: Mapping[bytes, Texts]) -> Mapping[bytes, Texts]:
+        """Without the writers of other types. Control events stay, which are of no table."""
+        if not self.topics:
+            return known
+        judged = {header: texts for header, texts in known.items() if not (self.of_event and _is_control(texts))}
+        others = of_other_types(judged, self.reader, self.versions, self.schemas, self.topics)
+        return {header: texts for header, texts in known.items() if header not in others}
 
 
 def _is_control(texts: Texts) -> bool:

@@ -133,17 +133,31 @@ def _of_flow(config: PipelineConfig, table: StructType | None) -> Forms:
         table = None  # its columns aren't those of records
     gained = dropped.readable(table) if table is not None and learns_columns(config) else None
     option, takes = config.schema_option.rpartition(".")[0], dropped.takes(table, grows=grows)
+    # A route says which types its tables take, and nobody which other subjects the topics of a pattern have.
+    judged = () if config.route is not None or isinstance(config.source.topics, TopicPattern) else topics
+    key = _form("key", config.key, topics, dropped.takes(table, under="_key")) if config.key is not None else None
     of_all = config.route is not None and config.route.named_by is None
-    return Forms(
+    value = (
         _of_all(option, config, config.value, topics, takes, gained)
         if of_all
-        else _form(option, config.value, topics, takes, gained),
-        _form("key", config.key, topics, dropped.takes(table, under="_key")) if config.key is not None else None,
+        else _form(option, config.value, topics, takes, gained)
+    )
+    return Forms(
+        _of_types(config.value, value, judged),
+        _of_types(config.key, key, judged) if config.key is not None and key is not None else None,
         config.headers,
         config.require,
         _route(config, config.route, topics) if config.route is not None else None,
         spares_deletes=spares_deletes(config),
     )
+
+
+def _of_types(format: FormatOptions, form: Form, topics: Sequence[str]) -> Form:
+    """The form, by which records of other types than those of the topics' subjects can't be read."""
+    given = isinstance(format, AvroFormat) and format.schema_file is not None
+    if given or not isinstance(form.binary, Avro):
+        return form
+    return replace(form, binary=replace(form.binary, topics=topics))
 
 
 def _of_all(

@@ -37,6 +37,10 @@ class Schemas(Protocol):
         """Those of the topic, oldest first."""
         ...
 
+    def former(self, topic: str) -> Sequence[Texts]:
+        """Those that the topic has had as well, and those of its own subject if the file names another one."""
+        ...
+
 
 def schemas_of(registry: RegistryOptions, part: str) -> Schemas:
     """Those of a registry. ``part``: key or value."""
@@ -59,6 +63,10 @@ class OfFile:
         """See ``Schemas.versions``."""
         return [self._schema]
 
+    def former(self, topic: str) -> Sequence[Texts]:
+        """See ``Schemas.former``."""
+        return self.versions(topic)
+
 
 class OfConfluent:
     """A registry with Confluent's API: a zero byte, then the ID in four bytes."""
@@ -79,9 +87,19 @@ class OfConfluent:
 
     def versions(self, topic: str) -> Sequence[Texts]:
         """See ``Schemas.versions``."""
-        subject = f"subjects/{quote(self._options.subject or f'{topic}-{self._part}', safe='')}/versions"
-        numbers = self._get(subject)
-        found = (self._texts(f"{subject}/{int(number)}") for number in sorted(numbers or ()))
+        return self._versions(self._options.subject or f"{topic}-{self._part}")
+
+    def former(self, topic: str) -> Sequence[Texts]:
+        """See ``Schemas.former``."""
+        own, named = f"{topic}-{self._part}", self._options.subject
+        context = re.match(r":\.[^:]*:", named or "")
+        subjects = {named or own, (context[0] if context else "") + own}
+        return [each for subject in sorted(subjects) for each in self._versions(subject, "?deleted=true")]
+
+    def _versions(self, subject: str, which: str = "") -> Sequence[Texts]:
+        path = f"subjects/{quote(subject, safe='')}/versions"
+        numbers = self._get(path + which)
+        found = (self._texts(f"{path}/{int(number)}{which}") for number in sorted(numbers or ()))
         return [each for each in found if each is not None]
 
     def _texts(self, path: str, depth: int = 0) -> Texts | None:
@@ -160,7 +178,14 @@ class OfGlue:
 
     def versions(self, topic: str) -> Sequence[Texts]:
         """See ``Schemas.versions``."""
-        name = {"RegistryName": self._options.registry, "SchemaName": self._options.schema_ or topic}
+        return self._versions(self._options.schema_ or topic)
+
+    def former(self, topic: str) -> Sequence[Texts]:
+        """See ``Schemas.former``."""
+        return [each for name in {self._options.schema_ or topic, topic} for each in self._versions(name)]
+
+    def _versions(self, schema: str) -> Sequence[Texts]:
+        name = {"RegistryName": self._options.registry, "SchemaName": schema}
         newest = self._ask("get_schema", SchemaId=name)
         numbers = range(1, int(newest["LatestSchemaVersion"]) + 1) if newest else ()
         found = (self._texts(SchemaId=name, SchemaVersionNumber={"VersionNumber": number}) for number in numbers)

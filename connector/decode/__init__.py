@@ -68,12 +68,13 @@ def record_format(
     added: Callable[[StructType], StructType] = as_declared,
     held: Collection[str] = (),
     newest: NewestSchemas | None = None,
+    one_type: bool = False,
 ) -> Format:
     """The format that the option ``option`` declares. Asks the registry, if there is one.
 
     ``added`` extends a schema from a file by the columns that the table has gained from records since. ``held``: the
     paths of fields that a table has a column for, see `paths`: a registry's older schemas may have them.
-    ``newest``: of its subjects; None: those that it has now.
+    ``newest``: of its subjects; None: those that it has now. ``one_type``: see ``AvroOfRegistry``.
 
     Raises ConfigurationError, UnusableSchema or RegistryUnreachable.
     """
@@ -88,7 +89,9 @@ def record_format(
         reader = _file(option, options.schema_file) if options.schema_file is not None else None
         if options.registry is not None:
             registry = newest.through(opened(options.registry))
-            avro: Format = AvroOfRegistry(spark, registry, topics, option, reader, on_new_column, held)
+            avro: Format = AvroOfRegistry(
+                spark, registry, topics, option, reader, on_new_column, held, one_type=one_type
+            )
         else:
             avro = AvroFile(spark, reader or "")
         if option == "value":  # a key is one column, whatever is in it
@@ -102,7 +105,7 @@ def record_format(
             registry = newest.through(opened(options.registry))
             events = AvroOfRegistry(
                 spark, registry, topics, option, None, on_new_column, held_of_event(held), rows=ROWS_OF_EVENT,
-                leaves_out=control_events.is_of_schema,
+                leaves_out=control_events.is_of_schema, one_type=one_type,
             )  # fmt: skip
             refuse_own_names(option, row_of_event(events.type), _OF_A_DATABASE)
         else:

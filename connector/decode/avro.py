@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from connector.decode.avro_apart import told_apart
 from connector.decode.avro_evolution import checked_decimals, grown, new_fields, unrounded, with_symbols
+from connector.decode.avro_names import SubjectNames
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, full_name, parse
 from connector.decode.format import NOTHING, NeverPlain, SchemaFixed, problem_of
@@ -227,6 +228,7 @@ class AvroOfRegistry(NeverPlain):
         leaves_out: Callable[[str], bool] = lambda _: False,
         *,
         fixed: bool = False,
+        one_type: bool = False,
     ) -> None:
         """``reader`` is JSON text. ``on_new_column`` says what to do with fields that the reader's schema lacks.
 
@@ -235,7 +237,8 @@ class AvroOfRegistry(NeverPlain):
         in lower case. They are never ignored, unless a reader's schema was given. ``rows``: the fields that become the
         columns, by default the value itself. None of Lakelock's own is ever added to them. ``leaves_out``: by its full
         name, whether the records of a schema say nothing of a row. ``fixed``: once the versions that the subject has
-        now are known, the type stays as it is.
+        now are known, the type stays as it is. ``one_type``: without a given reader's schema, records of another
+        type than the subject's are problems.
 
         Raises `UnusableSchema`, `UnknownSchema` or `RegistryUnreachable`.
         """
@@ -246,6 +249,8 @@ class AvroOfRegistry(NeverPlain):
         self._latest, self._held, self._part, self._rows = self._reader, () if self._given else held, part, rows
         self._lacking = ("its subject's newest schema at the run's start", "") if fixed else (_READER, part)
         self._leaves_out = leaves_out
+        judged = one_type and not self._given
+        self._names = SubjectNames(registry, topics, part, self._reader) if judged else None
         self._grows = on_new_column == "add" and not self._given
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and not self._given)
         self.writers: dict[str, AvroSchema] = {}
@@ -265,6 +270,8 @@ class AvroOfRegistry(NeverPlain):
         """Decode records with this schema from now on. Returns why they can't be."""
         if self._leaves_out(full_name(writer.root)):
             return NOTHING
+        if self._names is not None and (why := self._names.other_type(writer)):
+            return why
         before = self._reader
         try:
             if not writer.recursive:

@@ -202,6 +202,8 @@ def _formats(
 ) -> tuple[Format, Format | None]:
     """Of the value and of the key. ``own``: of values of a route with a schema of their own."""
     topics = _topics(config)
+    # A route says itself which types its tables take, and a pattern not which other subjects its topics have.
+    one_type = config.route is None and not isinstance(config.source.topics, TopicPattern)
     # Steps and a transform make columns of their own: a column of the table isn't a field of the records.
     learns = config.on_new_column != "add" or not config.reshaped
     of_fields = [number for number, sink in enumerate(config.sinks) if not isinstance(sink, DeltaAggregateSink)]
@@ -217,7 +219,7 @@ def _formats(
         value = record_format(
             "value", config.value, spark, topics, on_new_column=unknown,
             added=partial(_with_columns_of, tables.values()) if grows else as_declared,
-            held=held, newest=newest,
+            held=held, newest=newest, one_type=one_type,
         )  # fmt: skip
     if value is None or names_schema(config, config.value):
         assert isinstance(config.value, AvroFormat)
@@ -226,7 +228,9 @@ def _formats(
     if config.key is not None:
         of_key = [each.removeprefix(_IN_KEY) for each in held if each.startswith(_IN_KEY)]
         ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" else None
-        key_format = record_format("key", config.key, spark, topics, on_new_column=ignored, held=of_key, newest=newest)
+        key_format = record_format(
+            "key", config.key, spark, topics, on_new_column=ignored, held=of_key, newest=newest, one_type=one_type
+        )
     return value, key_format
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -69,21 +69,30 @@ class Confluent(Generic[Schema]):
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema[Schema]]:
         """See ``Registry.known``."""
-        subject = self._subject_of(topic, part)
-        listed = f"subjects/{quote(subject, safe='')}/versions"
+        found = self._versions(self._subject_of(topic, part))
+        return {each.id: each for each in found}
+
+    def former(self, topic: str, part: Part) -> Sequence[WriterSchema[Schema]]:
+        """See ``Registry.former``."""
+        subjects = self._subject_of(topic, part), f"{_context(self._subject or '')}{topic}-{part}"
+        return [each for subject in dict.fromkeys(subjects) for each in self._versions(subject, "?deleted=true")]
+
+    def _versions(self, subject: str, which: str = "") -> Sequence[WriterSchema[Schema]]:
+        """The usable ones, oldest first. ``which``: the query."""
+        listed = f"subjects/{quote(subject, safe='')}/versions{which}"
         self._answers.pop(listed, None)  # since the last time it may have got more versions
         try:
             versions = self._get(listed).items()
         except UnknownSchema:
-            return {}
+            return []
         found = []
         for version in [each.whole_number() for each in versions]:
             try:
-                found.append(self._read(_version(subject, version), subject))
+                found.append(self._read(_version(subject, version) + which, subject))
             except (UnknownSchema, UnusableSchema):
                 # Deleted in the meantime, or not usable: a record with this schema will be reported.
                 continue
-        return {each.id: each for each in found}
+        return found
 
     def latest(self, topic: str, part: Part) -> WriterSchema[Schema]:
         """See ``Registry.latest``."""

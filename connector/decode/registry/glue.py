@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -42,38 +42,49 @@ class Glue:
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema[AvroSchema]]:  # noqa: ARG002
         """See ``Registry.known``."""
+        return {each.id: each for each in self._versions(self._name_of(topic))}
+
+    def former(self, topic: str, part: Part) -> Sequence[WriterSchema[AvroSchema]]:  # noqa: ARG002
+        """See ``Registry.former``."""
+        return [each for name in dict.fromkeys((self._name_of(topic), topic)) for each in self._versions(name)]
+
+    def _versions(self, name: str) -> Sequence[WriterSchema[AvroSchema]]:
         try:
-            newest = self._newest(topic, again=True)
+            newest = self._newest(name, again=True)
         except UnknownSchema:
-            return {}
+            return []
         found = []
         for number in range(1, newest + 1):
             try:
-                found.append(self._version(topic, number))
+                found.append(self._version(name, number))
             except (UnknownSchema, UnusableSchema):
                 # Deleted, or not usable: a record with this schema will be reported.
                 continue
-        return {each.id: each for each in found}
+        return found
 
     def latest(self, topic: str, part: Part) -> WriterSchema[AvroSchema]:  # noqa: ARG002
         """See ``Registry.latest``."""
-        return self._version(topic, self._newest(topic))
+        name = self._name_of(topic)
+        return self._version(name, self._newest(name))
 
-    def _newest(self, topic: str, *, again: bool = False) -> int:
+    def _newest(self, name: str, *, again: bool = False) -> int:
         """The number of the newest version. ``again``: of now, even if Glue was asked before."""
-        name = self._named(topic)
-        answer = self._ask("get_schema", f"schema {name['SchemaName']}", again=again, SchemaId=name)
+        answer = self._ask("get_schema", f"schema {name}", again=again, SchemaId=self._id(name))
         return answer.number("LatestSchemaVersion")
 
-    def _version(self, topic: str, number: int) -> WriterSchema[AvroSchema]:
-        name = self._named(topic)
-        what = f"version {number} of the schema {name['SchemaName']}"
+    def _version(self, name: str, number: int) -> WriterSchema[AvroSchema]:
+        what = f"version {number} of the schema {name}"
         return _read(
-            self._ask("get_schema_version", what, SchemaId=name, SchemaVersionNumber={"VersionNumber": number})
+            self._ask(
+                "get_schema_version", what, SchemaId=self._id(name), SchemaVersionNumber={"VersionNumber": number}
+            )
         )
 
-    def _named(self, topic: str) -> dict[str, str]:
-        return {"RegistryName": self._options.registry, "SchemaName": self._options.schema_ or topic}
+    def _name_of(self, topic: str) -> str:
+        return self._options.schema_ or topic
+
+    def _id(self, name: str) -> dict[str, str]:
+        return {"RegistryName": self._options.registry, "SchemaName": name}
 
     def _ask(self, method: str, what: str, *, again: bool = False, **parameters: object) -> Answer:
         from botocore.exceptions import (

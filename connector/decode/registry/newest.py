@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -80,6 +80,9 @@ class _Through(Generic[Schema]):
 
     def known(self, topic: str, part: Part) -> Mapping[str, WriterSchema[Schema]]:
         return self._newest.known(self._registry, topic, part, self._own)
+
+    def former(self, topic: str, part: Part) -> Sequence[WriterSchema[Schema]]:
+        return self._registry.former(topic, part)
 
     def latest(self, topic: str, part: Part) -> WriterSchema[Schema]:
         return self._newest.latest(self._registry, topic, part, self._own)

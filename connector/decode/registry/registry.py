@@ -65,6 +65,11 @@ class Registry(Protocol[Schema_co]):
         exist."""
         ...
 
+    def former(self, topic: str, part: Part) -> Sequence[WriterSchema[Schema_co]]:
+        """All usable versions that the topic's subject has or had, as far as the registry still shows those that were
+        deleted. Where the options name another subject, those of the topic's own as well."""
+        ...
+
     def latest(self, topic: str, part: Part) -> WriterSchema[Schema_co]:
         """The newest version of the subject at the first request. Raises `UnknownSchema` if there is none."""
         ...
