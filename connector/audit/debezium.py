@@ -213,8 +213,10 @@ def with_its_own_rules(config: PipelineConfig, columns: Collection[str]) -> Pipe
         rules["apply_as_deletes"] = sink.apply_as_deletes or f"{OP} = 'd'"
         soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
         both_times = isinstance(sink, DeltaHistorySink) and sink.bitemporal
-        if not sink.by_offset and not soft and not both_times:
-            rules["apply_as_truncates"] = sink.apply_as_truncates or f"{OP} = 't'"
+        # One table of several was emptied: nothing tells which rows were its own, unless the file takes all.
+        of_all = not sink.by_offset and not soft and not both_times and not sink.several_topics
+        if of_all and sink.apply_as_truncates is None:
+            rules["apply_as_truncates"] = f"{OP} = 't'"
     return config.model_copy(update={"sinks": (sink.model_copy(update=rules),)})
 
 

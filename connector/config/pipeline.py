@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StrictBool, ValidationInfo, field_validator
 
 from connector.config.columns import AnyColumns
 from connector.config.flows import Flow, OfFlow, by_flow
@@ -154,10 +154,10 @@ class PipelineConfig(Options):
 
     @field_validator("sinks")
     @classmethod
-    def _placed(cls, sinks: tuple[SinkOptions, ...]) -> tuple[SinkOptions, ...]:
+    def _placed(cls, sinks: tuple[SinkOptions, ...], info: ValidationInfo) -> tuple[SinkOptions, ...]:
         if not sinks:
             raise ValueError("is empty: name at least one sink")
-        return tuple(sink.at(index) for index, sink in enumerate(sinks))
+        return tuple(sink.at(index, info.data.get("source")) for index, sink in enumerate(sinks))
 
     @fits
     def _sinks_fit(self) -> Iterator[str]:

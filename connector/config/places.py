@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from connector.config.pipeline import PipelineConfig
     from connector.config.sinks import SinkOptions
+    from connector.config.source import Source
 
 
 NAME = r"^[a-z0-9_-]+$"
@@ -48,15 +49,23 @@ class ListedSink(Options):
     """What the sink's pipeline is called with ``together: eventual``, after the name of the file: docs/many-tables.md.
     By default the last part of its place. Don't change it once the sink has rows."""
     _in_file: str = PrivateAttr("sinks[0]")
+    _several_topics: bool = PrivateAttr(False)
 
     @property
     def in_file(self) -> str:
         """``sinks[1]`` for the second sink of the file, for messages."""
         return self._in_file
 
-    def at(self, index: int) -> Self:
-        """A copy that knows its place among the sinks of the file."""
-        return self.given_as(f"sinks[{index}]")
+    @property
+    def several_topics(self) -> bool:
+        """Whether its rows may be of several topics, and no ``route`` tells their tables apart."""
+        return self._several_topics
+
+    def at(self, index: int, source: Source | None) -> Self:
+        """A copy that knows its place among the sinks of the file, and of which topics its rows are."""
+        copy = self.given_as(f"sinks[{index}]")
+        copy._several_topics = source is not None and source.several_topics
+        return copy
 
     def given_as(self, option: str) -> Self:
         """A copy that is given elsewhere in the file, for messages: ``route.sink``."""

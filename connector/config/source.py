@@ -240,6 +240,11 @@ class Source(Options):
         return options
 
     @property
+    def several_topics(self) -> bool:
+        """Whether the records may be of several topics."""
+        return isinstance(self.topics, TopicPattern) or len(self.topics) > 1
+
+    @property
     def takes_recreated(self) -> bool:
         """Whether a run continues with a recreated topic."""
         return self.on_recreated_topic != "fail"

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+OF_ONE_TABLE = (
+    "is a truncate of one table, and the rows are of several topics. Write apply_as_truncates: 'false' if it is to "
+    f"delete none of them. With sequence_by, {OP} = 't' lets it delete all of them"
+)
+
+
 def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     """The table's columns, the coordinates, then
 
@@ -48,8 +54,10 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
     )
     no_key = _no_key(sink)
     where = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
-    columns = literal(", ".join(sink.key))
-    null_key = raise_sql("null_key", key=key_sql(sink.key), columns=columns, tombstone=TOMBSTONE, **where)
+    columns, of_one = literal(", ".join(sink.key)), of_one_table(sink, records.columns)
+    null_key = raise_sql(
+        "null_key", key=key_sql(sink.key), columns=columns, tombstone=TOMBSTONE, truncate=of_one, **where
+    )
     by = literal(sink.sequence_by or "")
     null_sequence = raise_sql("null_sequence", key=key_sql(sink.key), by=by, tombstone=TOMBSTONE, **where)
     checks = f"WHEN NOT _truncate AND ({no_key}) THEN {null_key} "
@@ -76,7 +84,10 @@ def problem_with(records: DataFrame, sink: KeyedSink) -> str:
     no_key = told("no_key", f"has a null in its key {', '.join(sink.key)}")
     over = passed_over(sink, records.columns)
     needed = f"NOT {over} AND " if over != "false" else ""
-    whens = f"WHEN {needed}NOT {truncates(sink, records.columns)} AND ({_no_key(sink)}) THEN {no_key}"
+    bad = f"{needed}NOT {truncates(sink, records.columns)} AND ({_no_key(sink)})"
+    whens = f"WHEN {bad} THEN {no_key}"
+    if (of_one := of_one_table(sink, records.columns)) != "false":
+        whens = f"WHEN {bad} AND {of_one} THEN {told('no_key', OF_ONE_TABLE)} {whens}"
     if sink.sequence_by:
         no_sequence = told("no_sequence", "has no sequence (sequence_by is null, or has a null in it)")
         whens += f" WHEN {needed}({none(sink.sequence_by)}) THEN {no_sequence}"
@@ -129,16 +140,23 @@ def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record deletes all older rows. ``columns``: those of the decoded records.
 
     Of Debezium's truncates, those of a table with ``deletes: soft``, of a bitemporal history, and of an order that
-    begins with offsets are bad records: their key is null.
+    begins with offsets are bad records: their key is null. So are those of several topics, unless the file says what
+    they are to delete: each is of one table, and rows don't tell of which table they were.
     """
     condition = sink.apply_as_truncates
     soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
-    takes = not sink.by_offset and not soft and recorded_by(sink) is None
+    takes = not sink.by_offset and not soft and recorded_by(sink) is None and not sink.several_topics
     if condition is None and OP in columns and takes:
         condition = f"{OP} = 't'"
     if condition is None or condition == "false":
         return "false"
     return f"(NOT {TOMBSTONE} AND coalesce({condition}, false))"
+
+
+def of_one_table(sink: KeyedSink, columns: Sequence[str]) -> str:
+    """SQL: whether a record is one of Debezium's truncates that could only delete the rows of all topics."""
+    several = OP in columns and sink.several_topics and sink.apply_as_truncates is None
+    return f"coalesce({OP} = 't', false)" if several else "false"
 
 
 def passed_over(sink: KeyedSink, columns: Sequence[str]) -> str:

@@ -131,6 +131,13 @@ def _null_key(fields: Fields) -> Exception:
             hint="Kafka's key has to be a JSON object with the columns of sinks[].key. If that is one column, the key "
             "may be its value as text. If keys have another format, name it: key: {format: avro, ...}.",
         )
+    if fields.get("truncate"):
+        return BadRecord(
+            f"The record at {_where(fields)} is a truncate of one table, and the rows are of several topics: nothing "
+            f"says which rows it deletes. {_NOTHING}",
+            hint="Write sinks[].apply_as_truncates: 'false' if it is to delete none of them, and with sequence_by "
+            "\"_op = 't'\" if all. Or give each topic a table: tables, in place of sinks.",
+        )
     return BadRecord(
         f"The record at {_where(fields)} has a null in its key {fields['columns']}: it can't be upserted. {_NOTHING}",
         hint="Choose a key (sinks[].key) that every record has, or write the topic with delta_append.",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType
 
 from connector.audit import debezium as audit
 from connector.audit.decode import breaks
@@ -14,17 +16,21 @@ from connector.audit.refused import event_time
 from connector.config import DeltaUpsertSink, KeyedSink, PipelineConfig, parse
 from connector.decode.event_time import time_of
 from connector.decode.records import obeys
-from connector.derive.changes import deletes, passed_over, truncates, updates
+from connector.derive.changes import OF_ONE_TABLE, deletes, passed_over, problem_with, truncates, updates
+from connector.engine.record_errors import _null_key
+from sinks.errors import BadRecord
+from sinks.spark.sql import literal
 
 EVENT = ("id", "_op", "_tombstone", "at", "_timestamp")
 
 
 def config(**options: Any) -> PipelineConfig:
+    topics = options.pop("topics", ["t"])
     sink = {"type": "delta_upsert", "path": "lake/u", "key": "id", "sequence_by": "_source_position", **options}
     return parse(
         {
             "name": "p",
-            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+            "source": {"topics": topics, "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
             "value": {"format": "debezium", "schema": "id INT"},
             "sinks": [{name: value for name, value in sink.items() if value is not None}],
         }
@@ -61,6 +67,12 @@ def matching(condition: str) -> set[str]:
         ({"type": "delta_history", "apply_as_truncates": "false"}, set(), {"tombstone", "t"}),
         ({"type": "delta_history", "sequence_by": None}, set(), set()),
         ({"type": "delta_history", "stored_as_scd_type": "bitemporal"}, set(), {"tombstone"}),
+        # Each is of one table, as of a partition that has a topic of its own: the others' rows aren't concerned.
+        ({"topics": ["t", "u"]}, set(), {"tombstone"}),
+        ({"topics": "t.*"}, set(), {"tombstone"}),
+        ({"topics": ["t", "u"], "apply_as_truncates": "_op = 't'"}, {"t"}, {"tombstone"}),
+        ({"topics": ["t", "u"], "apply_as_truncates": "false"}, set(), {"tombstone", "t"}),
+        ({"topics": ["t", "u"], "type": "delta_history"}, set(), {"tombstone"}),
     ],
 )
 def test_a_truncate_empties_the_table_or_is_passed_over_or_is_a_bad_record(
@@ -79,6 +91,43 @@ def test_a_truncate_empties_the_table_or_is_passed_over_or_is_a_bad_record(
     without_time = {"d", "tombstone"} | emptying | over
     for time in (time_of(EVENT, "at", deletes(sink, EVENT)), event_time(theirs, "at", EVENT)):
         assert matching(f"({time}) = 'of Kafka'") == without_time, "a delete may have its key alone"
+
+
+@pytest.mark.parametrize("options", [{}, {"apply_as_truncates": "_op = 't'"}])
+def test_a_truncate_of_one_of_several_tables_says_what_the_file_can_say(options: dict[str, Any]) -> None:
+    (sink,) = config(topics=["t", "u"], **options).sinks
+    (alone,) = config(**options).sinks
+    assert isinstance(sink, KeyedSink)
+    assert isinstance(alone, KeyedSink)
+    schema = [SimpleNamespace(dataType=StringType())]
+    records: Any = SimpleNamespace(columns=EVENT, selectExpr=lambda *_: SimpleNamespace(schema=schema))
+    found = problem_with(records, sink)
+    assert (literal(OF_ONE_TABLE) in found) == (not options)
+    assert literal(OF_ONE_TABLE) not in problem_with(records, alone)
+    assert "apply_as_truncates: 'false'" in OF_ONE_TABLE
+    error = _null_key({"topic": "t", "partition": 0, "offset": 7, "key": "{}", "columns": "id", "truncate": True})
+    assert isinstance(error, BadRecord)
+    assert "is a truncate of one table" in error.message
+    assert "apply_as_truncates: 'false'" in error.hint
+
+
+def test_the_tables_of_a_route_have_truncates_of_their_own() -> None:
+    written = parse(
+        {
+            "name": "p",
+            "source": {"topics": ["t", "u"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+            "value": {"format": "debezium", "schema": "id INT"},
+            "coordinator": {"path": "lake/c"},
+            "route": {
+                "by": "topic", "sink": {
+                    "type": "delta_upsert", "path": "lake/{topic}", "key": "id", "sequence_by": "_source_position"
+                },
+            },
+        }
+    )  # fmt: skip
+    (sink,) = written.routed("t").sinks
+    assert isinstance(sink, KeyedSink)
+    assert matching(truncates(sink, EVENT)) == {"t"}
 
 
 def test_without_the_kind_of_event_nothing_is_a_truncate() -> None:
