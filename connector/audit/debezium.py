@@ -268,7 +268,11 @@ def _place(fields: Sequence[str], op: str) -> str | None:
     # A transaction may have one place for all its changes: behind a snapshot, and told apart by Kafka's order alone.
     binlog = f"concat({file}, ':', {wide('pos', 20)}, CASE {op} WHEN 'r' THEN ':0000000000' ELSE ':~' END)"
     event = f"coalesce({wide('event_serial_no', 10)}, '')" if "event_serial_no" in fields else "''"
-    server = f"concat({lsn('at.commit_lsn')}, ':', {lsn('at.change_lsn')}, ':', {event})"
+    # Of SQL Server, whose events alone have a number, the log isn't in the order of a transaction's statements.
+    inside = f"concat({lsn('at.change_lsn')}, ':', {event})"
+    if "event_serial_no" in fields:
+        inside = f"CASE WHEN at.event_serial_no IS NULL OR coalesce({op}, 'r') = 'r' THEN {inside} ELSE '~' END"
+    server = f"concat({lsn('at.commit_lsn')}, ':', {inside})"
     pair = "from_json(at.sequence, 'ARRAY<STRING>')"
     before, change = (_whole(f"get({pair}, {part})") if "sequence" in fields else _NO_TEXT for part in (0, 1))
     postgres = f"coalesce({wide('lsn', 20)}, {change})"

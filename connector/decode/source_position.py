@@ -11,6 +11,10 @@ MySQL and MariaDB write a transaction into the log when it commits. Its changes 
 compressed one in MySQL, and of any in MariaDB from 11.4, unless ``binlog_legacy_event_pos`` is on. The number of the
 row in its event (``row``) begins anew with each event, so it tells no order. Changes at one place follow each other as
 in Kafka.
+
+Of SQL Server the place of a change in the log (``change_lsn``) is no order within its commit: an update that moves a
+row in a unique index is a delete and an insert, and the insert may come first there. Debezium sends them in the order
+of their statements. So here too changes of one commit follow each other as in Kafka.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ def position(event: str, fields: Collection[str]) -> str:
         (  # SQL Server, Db2, Informix. A snapshot of SQL Server has no change_lsn.
             {"commit_lsn", "change_lsn"},
             f"coalesce({source}.commit_lsn, {source}.change_lsn)",
-            f"concat({_lsn(f'{source}.commit_lsn')}, ':', {_lsn(f'{source}.change_lsn')}, ':', {number})",
+            _in_commit(event, fields, f"concat({_lsn(f'{source}.commit_lsn')}, ':'", number),
         ),
         ({"scn"}, scn, _behind(commit, scn, event)),  # Oracle
     )
@@ -78,6 +82,16 @@ def _at_one_place(event: str) -> str:
     """SQL of what a snapshot has read, and then all changes: a snapshot is at the place where the next transaction
     begins. Rows that are in tables have ten digits, the row's number in its event; a snapshot's was 0."""
     return f"CASE WHEN {event}.op = 'r' THEN '0000000000' ELSE '~' END"
+
+
+def _in_commit(event: str, fields: Collection[str], commit: str, number: str) -> str:
+    """SQL of a place: ``commit`` is a concat that isn't closed yet. Only SQL Server's changes have a number: they are
+    behind what a snapshot has read at their commit, and behind what tables have of it, which ends in their number."""
+    placed = f"{commit}, {_lsn(f'{event}.source.change_lsn')}, ':', {number})"
+    if "event_serial_no" not in fields:
+        return placed
+    numbered = f"{event}.op <> 'r' AND {event}.source.event_serial_no IS NOT NULL"
+    return f"CASE WHEN {numbered} THEN {commit}, '~') ELSE {placed} END"
 
 
 def _binlog(source: str) -> str:

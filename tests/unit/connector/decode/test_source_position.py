@@ -121,11 +121,26 @@ def test_a_later_change_of_informix_is_later_however_many_digits_its_number_has(
     assert found[0] > "627404540760620:627404540485812:"  # as a table may have it
 
 
-def test_a_position_of_sql_server_stays_as_it_is() -> None:
-    commit, change = "00000027:00000758:0005", "00000027:00000758:0003"
-    assert positions(LSNS, [(commit, change, 1), (commit, None, None)]) == [
-        f"{commit}:{change}:0000000001", f"{commit}::",
+COMMIT, CHANGE = "00000027:00000758:0005", "00000027:00000758:0003"
+
+
+def test_what_a_snapshot_of_sql_server_has_read_and_a_change_of_db2_keep_their_position() -> None:
+    read = positions(LSNS, [(COMMIT, CHANGE, 1), (COMMIT, None, None)], "r")
+    assert read == [f"{COMMIT}:{CHANGE}:0000000001", f"{COMMIT}::"]
+    assert positions(LSNS[:2], [(COMMIT, CHANGE)]) == positions(LSNS, [(COMMIT, CHANGE, None)]) == [
+        f"{COMMIT}:{CHANGE}:"
     ]  # fmt: skip
+
+
+def test_changes_of_one_commit_of_sql_server_follow_each_other_as_in_kafka() -> None:
+    """An update that moves a row in a unique index is a delete and an insert, which may come first in the log. Debezium
+    sends them by the number of their statement, which events don't have."""
+    deleted, inserted = positions(LSNS, [(COMMIT, "00000027:00000758:0004", 1), (COMMIT, CHANGE, 1)])
+    assert deleted == inserted
+    for old in (*positions(LSNS, [(COMMIT, None, None)], "r"), f"{COMMIT}:00000027:00000758:ffff:9999999999"):
+        assert old < inserted, "what tables have of this commit, and what a snapshot has read"
+    (later,) = positions(LSNS, [("00000027:00000758:0006", CHANGE, 1)])
+    assert inserted < f"00000027:00000758:0006:{CHANGE}:0000000001" < later
 
 
 def test_what_a_snapshot_reads_is_older_than_what_was_open_then() -> None:
