@@ -39,6 +39,7 @@ from connector.audit.claim import (
 )
 from connector.audit.compare import Compared, compare
 from connector.audit.foreign import hidden
+from connector.audit.forgotten import rows_missing
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, no_letters, topic_of_letters
@@ -126,7 +127,9 @@ def audit(
     parts = partitions(counts, pinned.claim)
     held = sum(part.counts["held_before"] for part in parts)
     before = not_compared(pinned.earlier, held, alone=not pinned.others)
-    claim = replace(pinned.claim, unknown=(*pinned.claim.unknown, *before, *behind, *compared.unknown, *untold))
+    missing = rows_missing(config, pinned.cut, parts) if pinned.since_known else []
+    unknown = (*pinned.claim.unknown, *before, *behind, *missing, *compared.unknown, *untold)
+    claim = replace(pinned.claim, unknown=unknown)
     told = [each.told for each in foreign]
     notes = [*pinned.notes, *as_then, *compared.notes, *told, *gone, *_of_others(pinned.others)]
     notes += notes_on(config, claim, pinned.cut, pinned.held, parts)
@@ -200,6 +203,8 @@ class _Pinned:
     """What the table held before the pipeline's first epoch."""
     began: int | None
     """The version of that epoch, or of the oldest one in the history. None: the history has none."""
+    since_known: bool
+    """Whether a commit of the pipeline tells where the claim begins."""
 
 
 def _pin(
@@ -260,7 +265,7 @@ def _pin(
     others = {topic: other for topic, other in written.items() if topic not in {*held.ids, *stored}}
     return _Pinned(
         number, epoch, claim, held, bounds(claim, held), others, notes, earlier,
-        first.version if first else None,
+        first.version if first else None, bool(newest and newest.since),
     )  # fmt: skip
 
 

@@ -100,6 +100,17 @@ def test_an_upsert_by_offset_says_how_much_could_not_be_checked(lake: Lake, topi
 
 
 @BREADTH
+def test_an_append_without_the_rows_of_gone_records_is_not_exact(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1), ("b", 2), ("c", 3)], partition=0)
+    make(lake, "append", ROW, ("c", 3, 0, 2), upto={"0": 3, "1": 0})
+    assert verify(lake).totals["lost"] == 2
+    topic.delete_before(0, 2)
+    found = verify(lake)
+    assert (found.verdict.exit_code, counts(found)) == (4, {"expected": 1, "found": 1})
+    assert f"Of 2 offsets of {topic.name}-0 that Kafka no longer holds the table has 0 rows" in str(found)
+
+
+@BREADTH
 @pytest.mark.parametrize("change", ["DELETE FROM {t} WHERE n = 1", "UPDATE {t} SET n = 7 WHERE n = 1"])
 def test_what_somebody_else_did_to_rows_whose_records_are_gone_is_not_exact(
     change: str, lake: Lake, topic: Topic
