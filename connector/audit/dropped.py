@@ -22,7 +22,7 @@ Takes: TypeAlias = Callable[[str], bool]
 def takes(table: DataType | None, *, grows: bool = False, under: str = "") -> Takes:
     """``grows``: with every field. ``under``: of the column of this name in the table. A column of Lakelock's own never
     comes from a field."""
-    there = frozenset(_paths(table, "")) if table is not None else frozenset()
+    there = frozenset(paths(table, "")) if table is not None else frozenset()
 
     def takes(path: str) -> bool:
         own = not under and path.lower() in OWN_COLUMNS
@@ -99,16 +99,16 @@ def _of_json(kind: DataType) -> bool:
     return not isinstance(kind, ArrayType) or _of_json(kind.elementType)
 
 
-def _paths(kind: DataType, at: str) -> Iterator[str]:
-    """The paths of all fields in a type, in lower case."""
+def paths(kind: DataType, at: str) -> Iterator[str]:
+    """The paths of all fields in a type, in lower case. ``at``: that of the type itself."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, ArrayType):
-        yield from _paths(kind.elementType, at)
+        yield from paths(kind.elementType, at)
     elif isinstance(kind, MapType):
-        yield from _paths(kind.valueType, at)
+        yield from paths(kind.valueType, at)
     elif isinstance(kind, StructType):
         for field in kind:
             inner = f"{at}.{field.name}".removeprefix(".").lower()
             yield inner
-            yield from _paths(field.dataType, inner)
+            yield from paths(field.dataType, inner)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from connector.audit.verdict import FAULTS
@@ -16,6 +17,8 @@ _ROWS = {
     "MERGE": ("numTargetRowsDeleted", "numTargetRowsUpdated"),
 }  # fmt: skip
 """Operation -> the metrics that say how many rows it has removed or changed."""
+_COLUMNS = {"DROP COLUMNS": "columns", "RENAME COLUMN": "oldColumnPath", "REPLACE COLUMNS": None}
+"""Operation that takes the values of columns away -> the parameter that names them. None: they aren't named."""
 _SHOWN = 5
 
 
@@ -39,9 +42,40 @@ class Foreign(NamedTuple):
             + f" ({row['timestamp']:%Y-%m-%d %H:%M:%S}"
             + (f", where {where}" if quoted and (where := parameters.get("predicate")) else "")
             + "): "
-            + _taken(metrics),
+            + (_TAKEN_COLUMNS if row["operation"] in _COLUMNS else _taken(metrics)),
             rows_taken(row["operation"], metrics),
         )
+
+
+def takes_away(operation: str, parameters: Mapping[str, str], columns: Collection[str]) -> bool:
+    """Whether a commit has removed or changed rows, or values of these ``columns``: their paths, in lower case.
+
+    A column that is dropped or renamed, and is there again, is null in the rows of before. One that isn't there is
+    missing in the comparison itself.
+    """
+    said = {name: (value or "").strip('"') for name, value in parameters.items()}
+    if operation in _COLUMNS:
+        named = _named(said, _COLUMNS[operation])
+        return named is None or any(_within(path, name) for path in columns for name in named)
+    if operation in (*_ROWS, "TRUNCATE", "CLONE") or "REPLACE TABLE" in operation:
+        return True
+    return said.get("mode", "").lower() == "overwrite" or said.get("outputMode", "").lower() == "complete"
+
+
+def _named(parameters: Mapping[str, str], name: str | None) -> list[str] | None:
+    """The paths of the columns that a commit says it has taken away, in lower case. None: it doesn't say."""
+    text = parameters.get(name, "") if name is not None else ""
+    if not text:
+        return None
+    try:
+        paths = json.loads(text) if text.startswith("[") else [text]
+    except ValueError:
+        return None
+    return [str(path).replace("`", "").lower() for path in paths]
+
+
+def _within(path: str, column: str) -> bool:
+    return path == column or path.startswith(f"{column}.")
 
 
 def rows_taken(operation: str, metrics: Mapping[str, str]) -> int | None:
@@ -49,6 +83,12 @@ def rows_taken(operation: str, metrics: Mapping[str, str]) -> int | None:
     names = _ROWS.get(operation, ())
     numbers = [int(metrics.get(name) or -1) for name in names]
     return sum(numbers) if names and min(numbers) >= 0 else None
+
+
+_TAKEN_COLUMNS = (
+    "values of columns taken away. Where Kafka still has the record they count as altered, also if a column of the "
+    "name was added again."
+)
 
 
 def _taken(metrics: Mapping[str, str]) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from connector.audit.claim import At, Extent, Metadata, lineage, metadata
-from connector.audit.foreign import Foreign
+from connector.audit.dropped import paths
+from connector.audit.foreign import Foreign, takes_away
 from connector.audit.rows import Earlier
 from connector.config import DeltaPlace
 from sinks.errors import ConfigurationError, NotADeltaTable, SinkError
@@ -27,9 +28,15 @@ _NO_TABLE = (
 )
 """What Spark says where there is no Delta table. Inside the folder of another one it takes the rest for partitions."""
 _REPLACES = (
-    "(operation LIKE '%REPLACE TABLE%' OR operation = 'TRUNCATE' OR lower(operationParameters['mode']) = 'overwrite')"
+    "(operation LIKE '%REPLACE TABLE%' OR operation IN ('TRUNCATE', 'CLONE') OR "
+    "lower(operationParameters['mode']) = 'overwrite' OR lower(operationParameters['outputMode']) = 'complete')"
 )
 """SQL of the history: whether a commit has left no row of those before it."""
+_MAY_CHANGE = (
+    "operation NOT IN ('OPTIMIZE', 'VACUUM START', 'VACUUM END') AND trim(BOTH '\"' FROM "
+    "lower(coalesce(operationParameters['mode'], operationParameters['outputMode'], ''))) <> 'append'"
+)
+"""SQL of the history: leaves out the commits that a table has most of, which change no rows of before."""
 _FILE_IS_GONE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "FileNotFound", "DELTA_FILE_NOT_FOUND")
 """What Spark says of a file of an old version that VACUUM has removed."""
 
@@ -231,7 +238,7 @@ class AuditedTable:
         return read("first"), read("newest")
 
     def foreign(self, version: int, *, quoted: bool = True) -> list[Foreign]:
-        """Commits of no pipeline that led to ``version`` and have removed or changed rows, oldest first.
+        """Commits of no pipeline that led to ``version`` and have removed or changed rows or values, oldest first.
 
         ``quoted``: told with the condition of each one, which has values of the rows.
         """
@@ -241,13 +248,15 @@ class AuditedTable:
         led = " OR ".join(f"version > {after} AND version <= {upto}" for after, upto in segments)
         rows = (
             self._history.where(F.expr(led))
-            .where(f"operation IN ('DELETE', 'UPDATE', 'MERGE') OR {_REPLACES}")
+            .where(_MAY_CHANGE)
             .where("get_json_object(userMetadata, '$.lakelock') IS NULL AND version > 0")
             .select("version", "operation", "timestamp", "operationParameters", "operationMetrics", "userName")
             .orderBy("version")
             .collect()
         )
-        return [Foreign.of(row, quoted=quoted) for row in rows]
+        columns = set(paths(self.rows(version).schema, "")) if rows else set()
+        taken = (row for row in rows if takes_away(row["operation"], row["operationParameters"] or {}, columns))
+        return [Foreign.of(row, quoted=quoted) for row in taken]
 
     def _restores(self, version: int) -> dict[int, int]:
         """Version of each RESTORE up to ``version`` -> the version that it went back to."""

@@ -27,7 +27,7 @@ from connector.audit.claim import (
     unnamed,
 )
 from connector.audit.exact_json import read_as
-from connector.audit.foreign import Foreign, hidden, rows_taken
+from connector.audit.foreign import Foreign, hidden, rows_taken, takes_away
 from connector.audit.formats import forms
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, named_sink
@@ -452,10 +452,41 @@ def test_what_others_removed_and_nothing_shows_is_not_exact(taken: tuple[int | N
         ("MERGE", {"numTargetRowsDeleted": "1", "numTargetRowsUpdated": "2", "numTargetRowsInserted": "7"}, 3),
         ("MERGE", {"numTargetRowsDeleted": "1"}, None),
         ("WRITE", {"numOutputRows": "3"}, None),
+        ("DROP COLUMNS", {}, None),
     ],
 )
 def test_how_many_rows_a_commit_of_others_has_taken(operation: str, metrics: dict[str, str], rows: int | None) -> None:
     assert rows_taken(operation, metrics) == rows
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "takes"),
+    [
+        ("DELETE", {}, True),
+        ("TRUNCATE", {}, True),
+        ("CLONE", {"source": "x"}, True),
+        ("CREATE OR REPLACE TABLE AS SELECT", {}, True),
+        ("WRITE", {"mode": "Overwrite"}, True),
+        ("WRITE", {"mode": "Append"}, False),
+        ("STREAMING UPDATE", {"outputMode": "Complete"}, True),
+        ("STREAMING UPDATE", {"outputMode": "Append"}, False),
+        ("OPTIMIZE", {}, False),
+        ("ADD COLUMNS", {"columns": "[]"}, False),
+        ("SET TBLPROPERTIES", {"properties": "{}"}, False),
+        ("REPLACE COLUMNS", {"columns": "[]"}, True),
+        ("DROP COLUMNS", {"columns": '["Zip"]'}, True),
+        ("DROP COLUMNS", {"columns": '["at.city"]'}, True),
+        ("DROP COLUMNS", {"columns": '["`at`"]'}, True),
+        ("DROP COLUMNS", {"columns": '["zip", "note"]'}, True),
+        ("DROP COLUMNS", {"columns": '["note"]'}, False),  # it isn't there again
+        ("DROP COLUMNS", {}, True),
+        ("RENAME COLUMN", {"oldColumnPath": "zip", "newColumnPath": "zip_old"}, True),
+        ("RENAME COLUMN", {"oldColumnPath": '"zip"', "newColumnPath": '"zip_old"'}, True),
+        ("RENAME COLUMN", {"oldColumnPath": "zip_old", "newColumnPath": "zip"}, False),
+    ],
+)
+def test_which_commits_take_rows_or_values_away(operation: str, parameters: dict[str, str], takes: bool) -> None:
+    assert takes_away(operation, parameters, {"k", "zip", "at", "at.city"}) is takes
 
 
 def test_without_the_version_of_then_rows_may_be_missing_that_nobody_sees() -> None:
