@@ -33,6 +33,9 @@ _RANKS = 0.03
 _VALUES = "0.011D"
 """Percentiles may lie between the exact values of ranks this much lower and higher, with a relative error of 1.1 %."""
 
+_INFINITE = "DOUBLE('Infinity')"
+"""NaN isn't less than this either."""
+
 _COORDINATES = "_topic, _partition, _offset"
 _AS_JSON = {
     "ignoreNullFields": "false",
@@ -116,8 +119,14 @@ def _closely(name: str, arguments: Mapping[str, str], sql: str, *, size: str) ->
         arguments,
         {f"e_{name}": F.expr(sql), f"e_{name}_size": F.expr(size)},
         f"((r_{name} IS NULL AND e_{name} IS NULL) OR "
-        f"abs(CAST(r_{name} AS DOUBLE) - e_{name}) <= {_CLOSE} * e_{name}_size)",
+        f"{_within(f'abs(CAST(r_{name} AS DOUBLE) - e_{name})', f'{_CLOSE} * e_{name}_size')})",
     )
+
+
+def _within(difference: str, allowed: str) -> str:
+    """SQL: whether a difference is allowed. With NaN or infinity among the values everything would be, and a run takes
+    no such values."""
+    return f"({allowed} < {_INFINITE} AND {difference} <= {allowed})"
 
 
 def _added(
@@ -144,7 +153,7 @@ def _added(
             size: F.expr(f"{function}(abs({x})) + {rounded}"),
         },
         f"((r_{name} IS NULL AND {about} IS NULL) OR "
-        f"abs(CAST(r_{name} AS DOUBLE) - coalesce({e}, {about})) <= {allowed})",
+        f"{_within(f'abs(CAST(r_{name} AS DOUBLE) - coalesce({e}, {about}))', allowed)})",
     )
 
 
@@ -251,7 +260,8 @@ def _percentile(_: DataFrame, name: str, x: str, p: str) -> Recomputed:
             for side, rank in (("low", low), ("high", high))
         },
         f"((r_{name} IS NULL AND e_{name}_low IS NULL) OR "
-        f"(r_{name} >= e_{name}_low - {_VALUES} * abs(e_{name}_low) AND "
+        f"(greatest(abs(e_{name}_low), abs(e_{name}_high)) < {_INFINITE} AND "
+        f"r_{name} >= e_{name}_low - {_VALUES} * abs(e_{name}_low) AND "
         f"r_{name} <= e_{name}_high + {_VALUES} * abs(e_{name}_high)))",
     )
 

@@ -169,6 +169,13 @@ def test_numbers_that_no_decimal_takes_are_compared_within_a_relative_error(spar
     assert right(spark, "avg(x)", "DOUBLE", [None], None, 0.0) == [True, False]
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("text", ["sum(x)", "avg(x)", "stddev(x)", "approx_percentile(x, 1.0)"])
+def test_where_a_value_is_no_finite_number_no_result_is_right(spark: SparkSession, text: str, value: float) -> None:
+    """A run takes none: any number was within the error allowed."""
+    assert right(spark, text, "DOUBLE", [value, value], 5.0, 0.0) == [False, False]
+
+
 def test_an_approximate_count_of_few_values_is_off_by_one_at_most(spark: SparkSession) -> None:
     text = "approx_count_distinct(x)"
     assert right(spark, text, "INT", [*range(9), 8], 9, 8, 10) == [True, False, False]
