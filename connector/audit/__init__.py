@@ -281,8 +281,9 @@ def _compared(
         return Compared([], [], [_NO_CLAIM])
     letters = letters_table(config, spark)
     sets_aside = config.on_bad_record == "dead_letter"
-    # Deletes that aren't committed yet show in Kafka only.
-    keyed = not isinstance(config.sinks[0], DeltaAppendSink)
+    # Deletes that aren't committed yet show in Kafka only. An append whose rows end its claim has none behind it.
+    appends = isinstance(config.sinks[0], DeltaAppendSink)
+    behind = held if claim.commits_later and not (appends and claim.by_rows) else None
     open_letters = None
     if sets_aside and topic_of_letters(config) is None:
         open_letters = letters.open_letters(pinned.epoch) if letters else no_letters(spark)
@@ -293,7 +294,7 @@ def _compared(
                 spark,
                 config.source.kafka_options,
                 pinned.cut,
-                held if claim.commits_later and keyed else None,
+                behind,
                 headers=config.reads_headers,
             ),
             rows=table.rows(pinned.version),
@@ -304,6 +305,7 @@ def _compared(
             letters=open_letters,
             late=late_letters(letters.late(config.name, pinned.epoch)) if letters and _keeps_late(config) else None,
             earlier=pinned.earlier,
+            behind=behind,
         )
     closed = pinned.epoch is None and sets_aside and letters is not None and letters.any_closed(config.name)
     counts = _unless_set_aside(config, compared.counts, closed=closed)

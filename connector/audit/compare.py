@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.aggregate import aggregated
 from connector.audit.appended import appended
 from connector.audit.bitemporal import recorded_versions
-from connector.audit.claim import Bounds, shows_all
+from connector.audit.claim import Bounds, Held, shows_all
 from connector.audit.debezium import passed_over, with_its_own_rules
 from connector.audit.decode import NAMED, decoded, decoded_for, transformed
 from connector.audit.flows import of_flow, united
@@ -80,13 +80,15 @@ def compare(
     letters: DataFrame | None = None,
     late: DataFrame | None = None,
     earlier: Earlier = NOTHING,
+    behind: Held | None = None,
 ) -> Compared:
     """Compare the ``rows`` with what the ``records`` make, read as ``forms`` says.
 
     ``cut`` is the claim as Kafka can show it. ``committed_later``: rows beyond the claim are no fault. ``leave_out``:
     topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside in a table.
-    ``late``: the letters of late rows. ``earlier``: what the table held before; groups are compared without. A record
-    that can't be read is unreadable, unless bad ones are set aside. Raises ConfigurationError and SchemaMismatch.
+    ``late``: the letters of late rows. ``earlier``: what the table held before; groups are compared without.
+    ``behind``: what Kafka holds, if the ``records`` are also those that follow the claim. A record that can't be read
+    is unreadable, unless bad ones are set aside. Raises ConfigurationError and SchemaMismatch.
     """
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
@@ -124,7 +126,9 @@ def compare(
             unread=unread, by_kafkas_key=by_kafkas_key(config), all_of_key=all_of_key(config),
         )  # fmt: skip
     else:
-        found = appended(made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier)
+        found = appended(
+            made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier, behind=behind
+        )
     of_holes, doubt = holes(rows, letters, made.shown, cut, [*counts, *found])
     found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
     return Compared([*counts, *found], [*notes, *of_fields, *of_holes], [*unknown, *dropped, *doubt])

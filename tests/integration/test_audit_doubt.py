@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from audits import CHANGES, change, counts, make, verify
+from audits import CHANGES, change, counts, group_offsets, make, verify
 from conftest import Lake, Topic
 
 ROW = "k STRING, n INT, _partition INT, _offset LONG"
@@ -129,6 +129,22 @@ def test_what_somebody_else_did_to_rows_whose_records_are_gone_is_not_exact(
     assert verify(lake, version=stood).ok
     lake.pipeline().rewind(to_version=stood, confirm=lambda _: True)
     assert verify(lake).ok
+
+
+@BREADTH
+def test_rows_of_an_append_ahead_of_the_group_are_compared_too(lake: Lake, topic: Topic) -> None:
+    topic.send_rows([("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)], partition=0)
+    group_offsets(topic, {0: 3, 1: 0}, "append")
+    rows = [(k, n, 0, n - 1) for n, k in enumerate("abcd", 1)]  # the last record isn't read yet
+    make(lake, "append", ROW, *rows, upto={"0": 3, "1": 0}, delivery="manual_commit")
+    assert str(verify(lake, delivery="manual_commit")) == "exact: 3 expected, 3 found; 1 ahead"
+    lake.sql("INSERT INTO {t} SELECT * FROM {t} WHERE k = 'd'")
+    right = {"expected": 3, "found": 3}
+    assert counts(verify(lake, delivery="manual_commit")) == {**right, "ahead": 1, "duplicated": 1}
+    lake.sql("UPDATE {t} SET n = 9 WHERE k = 'd'")
+    assert counts(verify(lake, delivery="manual_commit")) == {**right, "altered": 1, "duplicated": 1}
+    lake.sql("UPDATE {t} SET _offset = 77 WHERE k = 'd'")
+    assert counts(verify(lake, delivery="manual_commit")) == {**right, "unexpected": 2}
 
 
 @BREADTH
