@@ -26,6 +26,7 @@ from connector.audit.holes import holes
 from connector.audit.in_both import in_both, null
 from connector.audit.letters import told_apart
 from connector.audit.more_fields import fields_without_column
+from connector.audit.no_column import values_without_column
 from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, digest, table_columns, without_end
 from connector.audit.refused import refused_by_the_sink, unreadable
 from connector.audit.routes import of_table
@@ -102,8 +103,10 @@ def compare(
         made, counts, unread = _without_bad(config, every, made, letters, cut)
     elif unnamed is not None:
         counts, _ = unreadable(unnamed, cut)
-    made, rows, notes = _in_both(config, replace(made, numbered=forms.numbered), rows, forms)
-    of_fields, dropped = fields_without_column(config, records, forms.value, rows.columns, cut, letters)
+    good = replace(made, numbered=forms.numbered)
+    made, rows, notes, missing = _in_both(config, good, rows, forms)
+    dropped = values_without_column(config, good, missing, cut, letters)
+    of_fields, unnamed_fields = fields_without_column(config, records, forms.value, rows.columns, cut, letters)
     made = replace(made, frame=made.frame.where(f"NOT {passed_over(config, made.columns.names)}"))
     gone, unknown = not shows_all(cut), list[str]()
     whole = not gone and unread is None
@@ -131,7 +134,7 @@ def compare(
         )
     of_holes, doubt = holes(rows, letters, made.shown, cut, [*counts, *found])
     found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
-    return Compared([*counts, *found], [*notes, *of_fields, *of_holes], [*unknown, *dropped, *doubt])
+    return Compared([*counts, *found], [*notes, *of_fields, *of_holes], [*unknown, *dropped, *unnamed_fields, *doubt])
 
 
 def _versions(
@@ -174,15 +177,15 @@ def _without_bad(
 
 def _in_both(
     config: PipelineConfig, made: Records, rows: DataFrame, forms: Forms
-) -> tuple[Records, DataFrame, list[str]]:
-    """The records, whose columns are those that the table has too, the rows, and notes on the other columns. Raises
-    SchemaMismatch where a run would."""
+) -> tuple[Records, DataFrame, list[str], list[str]]:
+    """The records, whose columns are those that the table has too, the rows, notes on the other columns, and the paths
+    of those that the table lacks. Raises SchemaMismatch where a run would."""
     from pyspark.sql.types import StructType
 
     sink = config.sinks[0]
     compared = _own_columns(sink)
     if isinstance(sink, DeltaAggregateSink):
-        return made, rows, _left_out([name for name in rows.columns if name.lower() not in compared], made)
+        return made, rows, _left_out([name for name in rows.columns if name.lower() not in compared], made), []
     wanted = table_columns(made.columns, sink) if isinstance(sink, KeyedSink) else made.columns
     both = in_both(wanted.fields, rows.schema, compared, adds=config.on_new_column == "add")
     needed = both.only_made if not _may_lack_columns(config, forms) else []
@@ -204,7 +207,7 @@ def _in_both(
     if both.adds:
         added = [part for part in wanted if part.name in both.only_made]
         rows = rows.selectExpr("*", *(f"{null(part.dataType)} AS {identifier(part.name)}" for part in added))
-    return replace(made, defaults=fill, tied=[part.name for part in wanted]), rows, notes
+    return replace(made, defaults=fill, tied=[part.name for part in wanted]), rows, notes, both.only_made
 
 
 def _own_columns(sink: object) -> set[str]:

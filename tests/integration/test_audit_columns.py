@@ -55,7 +55,7 @@ def found(
     )  # fmt: skip
     defaults = {"n": Default("n", '{"v": 0}'), "at.n": Default("at.n", '{"v": 0}')} if LACKS in frame.columns else {}
     records = Records(frame, StructType(own), several, defaults, numbered=numbered)
-    records, rows, _ = _in_both(config, records, rows, Forms(Form(StructType(own)), None, False, None))
+    records, rows, _, _ = _in_both(config, records, rows, Forms(Form(StructType(own)), None, False, None))
     if isinstance(config.sinks[0], DeltaUpsertSink):
         counts = upserted(
             records, rows, CUT, config.sinks[0], whole=True, committed_later=False, leave_out=(), earlier=NOTHING,

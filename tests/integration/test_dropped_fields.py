@@ -96,3 +96,42 @@ def test_without_a_column_for_it_the_record_is_a_bad_one_unless_the_file_says_mo
         lake.pipeline(**given).run()
     lake.pipeline(name="ignores", **given, on_new_column="ignore").run()
     assert "discount" not in lake.frame().columns
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("format", ["avro", "protobuf", "json", "debezium"])
+def test_a_column_that_was_dropped_from_the_table_is_missed(
+    lake: Lake, topic: Topic, registry: RegistryServer, format: str
+) -> None:
+    schema, _, kind = SCHEMAS[format]
+    registry.register(f"{topic.name}-value", 1, schema, kind)
+    given = {"value": {"format": format, "registry": {"url": registry.url}}}
+    topic.send((None, old(format, "a", 5)), partition=0)
+    lake.pipeline(**given).run()
+    lake.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    lake.sql("ALTER TABLE {t} DROP COLUMN discount")
+    found = verify(lake, **given)
+    assert (found.verdict.exit_code, counts(found)) == (4, {"expected": 1, "found": 1})
+    assert "for which the table has no column: discount. Somebody has dropped it" in str(found)
+    assert verify(lake, **given, on_new_column="ignore").ok
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("format", ["avro", "protobuf", "json", "debezium"])
+def test_a_schema_that_has_grown_since_is_no_dropped_column(
+    lake: Lake, topic: Topic, registry: RegistryServer, format: str
+) -> None:
+    grown, first, kind = SCHEMAS[format]
+    registry.register(f"{topic.name}-value", 1, first, kind)
+    given = {"value": {"format": format, "registry": {"url": registry.url}}}
+    row = {"k": "a"}
+    sent = {
+        "json": header(1) + json.dumps(row).encode(), "protobuf": framed_protobuf(1, field(1, b"a")),
+        "avro": framed(1, NEW, row), "debezium": framed(1, event(NEW), {"before": None, "after": row, "op": "c"}),
+    }  # fmt: skip
+    topic.send((None, sent[format]), partition=0)
+    lake.pipeline(**given).run()
+    registry.register(f"{topic.name}-value", 2, grown, kind)
+    found = verify(lake, **given)
+    assert found.ok, str(found)
+    assert any("no column for these fields, which aren't compared: discount" in note for note in found.notes)

@@ -123,7 +123,7 @@ def compared(made: StructType, there: StructType, **options: Any) -> tuple[list[
     more: list[str] = []
     rows: Any = SimpleNamespace(schema=there, columns=there.names, selectExpr=lambda *names: more.extend(names))
     records = Records(rows, made)
-    found, _, notes = _in_both(config, records, rows, Forms(Form(made), None, False, None))
+    found, _, notes, _ = _in_both(config, records, rows, Forms(Form(made), None, False, None))
     assert more == [] or (more[0] == "*" and options["on_new_column"] == "add")
     return found.columns.names, [*notes, *more[1:]]
 
@@ -200,5 +200,5 @@ def test_rows_of_one_record_are_ordered_by_the_columns_that_the_table_lacks_too(
     )  # fmt: skip
     made, rows = columns(id=LONG, no=LONG, more=TEXT, b=TEXT), columns(id=LONG, b=TEXT)
     table: Any = SimpleNamespace(schema=rows, columns=rows.names)
-    found, _, _ = _in_both(config, Records(table, made), table, Forms(Form(made), None, False, None))
+    found, _, _, _ = _in_both(config, Records(table, made), table, Forms(Form(made), None, False, None))
     assert found.tied == ["id", "more", "b"]
