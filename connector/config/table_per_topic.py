@@ -13,7 +13,8 @@ from connector.config.fault_texts import shown
 from connector.config.faults import Fault
 from connector.config.flows import FLOWS
 from connector.config.kinds import Options, dotted
-from connector.config.nearest import by_a_slip
+from connector.config.nearest import by_a_slip, nearest
+from connector.config.pipeline import PipelineConfig
 from connector.config.placeholders import merged, misplaced, placed, safe
 from connector.config.route import OPTION as ROUTE
 from connector.config.routed_sinks import one_way
@@ -23,9 +24,9 @@ from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from connector.config.marks import Path
-    from connector.config.pipeline import PipelineConfig
 
 OPTION = "tables"
+_SINK = "sink"
 _EACH = "topic"
 TOPIC = f"{{{_EACH}}}"
 """What stands for the topic in a path or a table's name."""
@@ -33,6 +34,15 @@ _ANY_TOPIC = "topic"
 _BY_GROUP = ("auto_commit", "manual_commit", "idempotent")
 """The deliveries whose runs are members of a consumer group."""
 _SOME_KAFKA = {"bootstrap.servers": "anywhere:9092"}
+_MADE: Mapping[tuple[str, ...], str] = {
+    ("sinks",): f"write {_SINK}: {{...}}, with what is different for its table",
+    ("name",): "remove it: the pipeline is called by the file's name and the topic",
+    ("source", "topics"): "remove it: all of this is for one topic",
+    (FLOWS,): f"write value, key, require or steps beside {_SINK}",
+    (ROUTE,): f"write a file with {ROUTE} for this topic",
+    (OPTION,): "remove it",
+}
+"""What a topic's pipeline gets from ``tables``, and ``overrides`` can't give it -> what to do instead."""
 
 
 class TablePerTopic(Options):
@@ -66,12 +76,13 @@ class Template(Several):
         tables, faults = self._tables()
         changed = _mapping(tables.overrides.get(part))
         others = {name: value for name, value in self.document.items() if name not in (OPTION, ROUTE, FLOWS)}
-        options = merged(others, {name: value for name, value in changed.items() if name != "sink"})
+        options = merged(others, {name: value for name, value in changed.items() if _is_option(name)})
         options |= self._name(safe(part, "name"))
-        if "topics" in self._given_source:
+        faults += _not_taken(changed, (OPTION, "overrides", part))
+        if "topics" in self._given_source and isinstance(options["source"], Mapping):
             options["source"] = {**options["source"], "topics": [part]}
         faults += self._shared_group(options.get("delivery"), changed)
-        options["sinks"] = [_filled(merged(tables.sink, _mapping(changed.get("sink"))), part)]
+        options["sinks"] = [_filled(merged(tables.sink, _mapping(changed.get(_SINK))), part)]
         if isinstance(options.get("dead_letters"), dict):
             options["dead_letters"] = _filled(options["dead_letters"], part)
         faults += self._read_again(options, part)
@@ -223,6 +234,29 @@ class Template(Several):
 def _mapping(value: object) -> Mapping[str, Any]:
     """The value, or nothing instead of what is no mapping. That is told as a fault."""
     return value if isinstance(value, Mapping) else {}
+
+
+def _is_option(name: object) -> bool:
+    """Whether a name in an override of a topic is meant as an option of the topic's pipeline itself."""
+    return name != _SINK and (name,) not in _MADE and not _means_sink(name)
+
+
+def _means_sink(name: object) -> bool:
+    options = PipelineConfig.model_fields
+    known = [_SINK, *(option for option in options if (option,) not in _MADE)]
+    return name not in (_SINK, *options) and nearest(name, known) == _SINK
+
+
+def _not_taken(changed: Mapping[str, Any], override: Path) -> Iterator[Fault]:
+    """A fault for each option of a topic's ``override`` that would be passed over."""
+    for name in filter(_means_sink, changed):
+        path = (*override, name)
+        yield Fault(path, f"{dotted(path)}: unknown option, did you mean {_SINK}?", name=True)
+    for made, instead in _MADE.items():
+        above = changed if len(made) == 1 else _mapping(changed.get(made[0]))
+        if made[-1] in above:
+            path = (*override, *made)
+            yield Fault(path, f"{dotted(path)}: can't be different for a topic: {instead}", name=True)
 
 
 def _misplaced(sink: object) -> Iterator[Fault]:

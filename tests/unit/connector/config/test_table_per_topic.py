@@ -107,6 +107,35 @@ def test_what_is_wrong_is_named_before_kafka_is_asked(tmp_path: Path, changes: d
     assert said in str(caught.value)
 
 
+BY_LINE = {"type": "delta_upsert", "key": ["id", "line"]}
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ({"sinks": [BY_LINE]}, "sinks: can't be different for a topic: write sink"),
+        ({"sinks": BY_LINE, "sink": BY_LINE}, "sinks: can't be different for a topic: write sink"),
+        ({"Sink": BY_LINE}, "Sink: unknown option, did you mean sink?"),
+        ({"snk": BY_LINE}, "snk: unknown option, did you mean sink?"),
+        ({"nmae": "x"}, "nmae: unknown option"),
+        ({"name": "x"}, "name: can't be different for a topic: remove it"),
+        ({"source": {"topics": ["a"]}}, "source.topics: can't be different for a topic: remove it"),
+        ({"source": 5}, "source: write options"),
+        ({"flows": []}, "flows: can't be different for a topic"),
+        ({"route": {"by": "id"}}, "route: can't be different for a topic"),
+        ({"tables": {}}, "tables: can't be different for a topic"),
+    ],
+)
+def test_an_option_of_an_override_is_taken_or_refused(tmp_path: Path, override: dict[str, Any], said: str) -> None:
+    """Passed over, the topic's table would have the key of all others, and nothing would ever say so."""
+    file = file_of(tmp_path, **tables(overrides={"shop.returns": override}))
+    with pytest.raises(ConfigurationError) as caught:
+        load(f"{file}#shop.returns")
+    assert f"tables.overrides.shop.returns.{said}" in caught.value.message
+    assert len(caught.value.message.splitlines()) == 2, "one fault, and no other because of it"
+    assert load(f"{file}#shop.orders"), "a wrong topic stops its own table only"
+
+
 def test_what_is_for_one_pipeline_asks_for_a_topic(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has a pipeline of each topic") as caught:
         load(file_of(tmp_path))
