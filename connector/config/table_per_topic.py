@@ -105,8 +105,8 @@ class Template(Several):
 
     def misnamed(self, topics: Collection[str]) -> dict[str, ConfigurationError]:
         """Topics that an override under another name seems to be meant for -> why their pipelines are refused."""
-        plain = [topic for topic in topics if topic not in self._overrides]
-        meant = {by_a_slip(name, plain): name for name in self.without_topic(topics)}
+        unused = self.without_topic(topics)
+        meant = {topic: by_a_slip(topic, unused) for topic in topics if topic not in self._overrides}
         return {
             topic: ConfigurationError(
                 f"{self.origin}: {dotted((OPTION, 'overrides', name))}: Kafka has no such topic, but it has {topic}, "
@@ -114,7 +114,7 @@ class Template(Several):
                 hint=f"Correct the name. If both are right, write {topic}: {{}} into {OPTION}.overrides, too.",
             )
             for topic, name in meant.items()
-            if topic is not None
+            if name is not None
         }
 
     @property

@@ -258,18 +258,24 @@ class Fleet:
     def _appeared(self) -> list[tuple[int, PipelineFile]]:
         """The pipelines of topics that have appeared since, with their places in the list. A wrong one is refused.
 
-        The first of a file whose topics Kafka hadn't told yet takes the place of that file.
+        The first of a file whose topics Kafka hadn't told yet takes the place of that file. One that was refused for
+        an override's name keeps its own place, once the override's topic is there.
         """
         again = {file.template: None for file in self.files if file.grows}
-        found = self.look(list(again), known={file.file for file in self.files}) if again else []
-        new = [file for file in found if file.template is not None and not file.awaits_topics]
+        found = self.look(list(again), known={file.file for file in self.files if not file.misnamed}) if again else []
+        places = {file.file: number for number, file in enumerate(self.files) if file.misnamed}
+        new = [
+            file
+            for file in found
+            if file.template is not None and not file.awaits_topics and (file.error is None or file.file not in places)
+        ]
         if not new:
             return []
         awaiting = {file.template: number for number, file in enumerate(self.files) if file.awaits_topics}
         files = list(self.files)
         numbers = []
         for file in new:
-            number = awaiting.pop(file.template, len(files))
+            number = places[file.file] if file.file in places else awaiting.pop(file.template, len(files))
             if number < len(files):
                 forget(self._shown_as(files[number]))
             files[number : number + 1] = [file]

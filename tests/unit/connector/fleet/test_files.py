@@ -158,6 +158,21 @@ def test_a_topic_that_a_misspelled_override_means_gets_no_table_without_it(
     assert [each.error for each in read([file])] == [None]
 
 
+def test_each_topic_that_a_misspelled_override_may_mean_is_refused_until_its_topic_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of them is meant nobody can say, and the hint for one of them would leave the other with a wrong table."""
+    both = ("shop.orders_es", "shop.orders_eu")
+    file = of_topics(tmp_path, monkeypatch, {"shop.orders_e": BY_LINE}, *both)
+    found = read([file])
+    assert [(each.config, each.misnamed) for each in found] == [(None, True)] * 2
+    assert [f"write {topic}: {{}} into" in str(each.fault) for each, topic in zip(found, both, strict=True)] == [
+        True
+    ] * 2
+    of_topics(tmp_path, monkeypatch, {"shop.orders_e": BY_LINE}, "shop.orders_e", *both)
+    assert [(each.error, each.misnamed) for each in read([file])] == [(None, False)] * 3
+
+
 def test_an_override_that_names_no_topic_is_told_once_and_read_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

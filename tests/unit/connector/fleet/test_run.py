@@ -60,6 +60,29 @@ def test_of_topics_that_appear_the_right_ones_start_and_a_wrong_one_is_refused_o
     assert [report.state for report in fleet.reports] == ["running", "running", "refused"]
 
 
+def test_a_topic_that_another_ones_override_seemed_to_mean_starts_when_that_topic_is_there() -> None:
+    """Kafka may tell of one topic a moment before the other, and a deleted one may be made again."""
+    right = of_topic("shop-return")
+    meant = replace(right, config=None, error=ConfigurationError("no override"), intended=right.config, misnamed=True)
+    looks = [[meant], [right, of_topic("shop-returns")], []]
+    known: list[set[str]] = []
+    ended: list[RunReport] = []
+
+    def look(_: list[Path], *, known: Any, asked: Any = known) -> list[PipelineFile]:
+        asked.append(known)
+        return looks.pop(0)
+
+    fleet = Fleet([meant, of_topic("other")], lambda _: nullcontext(lambda _: None), look=look, ended=ended.append)
+    assert fleet._appeared() == [], "it is told once"
+    assert [(number, file.name) for number, file in fleet._appeared()] == [(0, "shop-return"), (2, "shop-returns")]
+    assert fleet._appeared() == []
+    assert known == [{"shop.yaml#other"}] * 2 + [
+        {f"shop.yaml#{name}" for name in ("shop-return", "other", "shop-returns")}
+    ]
+    assert [report.state for report in fleet.reports] == ["running"] * 3
+    assert ended == []
+
+
 class WithoutSpark(Fleet):
     """A fleet whose pipelines are done as soon as they begin."""
 
