@@ -149,7 +149,7 @@ def load_any(
     kind = _several(document)
     if kind is not None:
         several = kind(file, document, parsed, marks)  # type: ignore[arg-type]
-        return several.pipeline(part) if part else several
+        return several.named(part) if part else several
     if part:
         raise ConfigurationError(f"{file} has one pipeline, and no part {part!r}.")
     return parsed(document, file)

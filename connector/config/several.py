@@ -43,6 +43,10 @@ class Several(ABC):
     def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one part. Raises ConfigurationError."""
 
+    def named(self, part: str) -> PipelineConfig:
+        """The pipeline of a part that somebody names, as ``FILE#PART``. Raises ConfigurationError."""
+        return self.pipeline(part)
+
     def _name(self, of_part: str) -> dict[str, Any]:
         """The option with the name of one pipeline, if the file has one."""
         name = self.document.get("name")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_validator
 
 from connector.config.kinds import (
     NAME_OR_NAMES,
@@ -205,6 +205,13 @@ class Source(Options):
     """What to do with a recreated topic, one that was deleted and created again under the same name: ``fail`` stops the
     run, ``continue`` reads the new topic from its beginning. {translated: offsets.json} continues in a mirrored topic,
     at the offsets that ``lakelock translate`` has written."""
+    _nearly: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def nearly(self) -> tuple[str, ...]:
+        """Of a topic of ``tables`` without an override: the topics of overrides from which it differs by a slip. If
+        Kafka lacks one of them, the override seems to be meant for this topic."""
+        return self._nearly
 
     @field_validator("topics")
     @classmethod

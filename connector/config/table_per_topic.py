@@ -12,14 +12,14 @@ from connector.config.all_faults import checked
 from connector.config.fault_texts import shown
 from connector.config.faults import Fault
 from connector.config.flows import FLOWS
-from connector.config.kinds import Options, dotted
+from connector.config.kinds import REFERENCE, Options, dotted
 from connector.config.nearest import by_a_slip, nearest
 from connector.config.pipeline import PipelineConfig
 from connector.config.placeholders import merged, misplaced, placed, safe
 from connector.config.route import OPTION as ROUTE
 from connector.config.routed_sinks import one_way
 from connector.config.several import Several
-from connector.config.source import Source
+from connector.config.source import Source, TopicPattern
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -99,6 +99,23 @@ class Template(Several):
 
         return self._parsed(options, part, (OPTION, "sink"), moved, faults)
 
+    def named(self, part: str) -> PipelineConfig:
+        """The pipeline of a topic of the file that somebody names. Raises ConfigurationError."""
+        config = self.pipeline(part)
+        known, _ = self._known_topics()
+        if known is None or REFERENCE.search(str(self._given_source.get("topics"))):
+            return config
+        if part not in known.topics:
+            raise ConfigurationError(
+                f"{self.origin}: source.topics doesn't have {part!r}: no command for the whole file would look at its "
+                "table.",
+                hint="Correct the name, or add the topic to source.topics.",
+            )
+        if isinstance(known.topics, TopicPattern) and part not in self._overrides:
+            # Which of two topics there are, only Kafka knows, and not every command asks it.
+            config.source._nearly = tuple(name for name in self._overrides if by_a_slip(part, [str(name)]) is not None)
+        return config
+
     def without_topic(self, topics: Collection[str]) -> list[str]:
         """The topics of ``overrides`` that Kafka doesn't have. ``topics``: all that match and that it has."""
         return [name for name in self._overrides if isinstance(name, str) and name not in topics]
@@ -107,15 +124,7 @@ class Template(Several):
         """Topics that an override under another name seems to be meant for -> why their pipelines are refused."""
         unused = self.without_topic(topics)
         meant = {topic: by_a_slip(topic, unused) for topic in topics if topic not in self._overrides}
-        return {
-            topic: ConfigurationError(
-                f"{self.origin}: {dotted((OPTION, 'overrides', name))}: Kafka has no such topic, but it has {topic}, "
-                "which has no override: its table would be like all others.",
-                hint=f"Correct the name. If both are right, write {topic}: {{}} into {OPTION}.overrides, too.",
-            )
-            for topic, name in meant.items()
-            if name is not None
-        }
+        return {topic: refusal(self.origin, name, topic) for topic, name in meant.items() if name is not None}
 
     @property
     def like_all(self) -> PipelineConfig:
@@ -229,6 +238,15 @@ class Template(Several):
             if not isinstance(sink, Mapping):
                 where = (*path, "sink")
                 yield Fault(where, f"{dotted(where)}: write options, as in {{key: id}}, not {shown(sink)}")
+
+
+def refusal(origin: str, override: str, topic: str) -> ConfigurationError:
+    """Why a topic gets no table: an override under another name seems to be meant for it. ``origin``: the file."""
+    return ConfigurationError(
+        f"{origin}: {dotted((OPTION, 'overrides', override))}: Kafka has no such topic, but it has {topic}, "
+        "which has no override: its table would be like all others.",
+        hint=f"Correct the name. If both are right, write {topic}: {{}} into {OPTION}.overrides, too.",
+    )
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

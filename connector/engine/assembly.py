@@ -26,6 +26,7 @@ from connector.engine.inferred import with_schema
 from connector.engine.joining import Joining
 from connector.engine.left_letters import LeftLetters
 from connector.engine.letters_again import RoutedLetters
+from connector.engine.misnamed import refuse_misnamed_topic
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
 from connector.engine.outputs import Other, Table, outputs, with_new_columns
@@ -331,8 +332,7 @@ def assembled(
     None an active session is used, or a new one is started. ``debug`` shows Spark's own log. ``stage`` is told what is
     done next. ``stopped``: whether the run is to end.
 
-    Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError (also if the sink was written
-    under another name), and what the sinks raise.
+    Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
     """
     # Ask Kafka first. If no broker answers, the run fails long before Spark would have started.
     source = KafkaSource(config.source, with_deletes=any(isinstance(sink, KeyedSink) for sink in sinks_of(config)))
@@ -348,6 +348,7 @@ def assembled(
                 own = shared_session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
                 spark = stack.enter_context(own)
             refuse_lossy(spark)
+            refuse_misnamed_topic(config, spark, source)
             config = with_schema(config, spark, source, held)
             if reads and told(spark, TUNING) == "true" and worthwhile(config) and not brief():
                 stack.enter_context(rehearsed(config, spark, held))

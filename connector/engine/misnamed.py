@@ -1,12 +1,19 @@
-"""Values that records name, and that ``route.overrides`` seems to have under another name."""
+"""Values that records name, and topics, that an override seems to be meant for and has under another name."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from connector.config import PipelineConfig
+from connector.config import DeltaSink, PipelineConfig
+from connector.config.table_per_topic import refusal
+from connector.source.topics import KafkaSource
+from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("lakelock.routes")
 
@@ -25,3 +32,23 @@ def refuse_misnamed(
                 hint=f"Correct the name in route.overrides. If both are right, write {name}: {{}} there, too.",
             )
         log.warning("%s: its table is like all others", why)
+
+
+def refuse_misnamed_topic(config: PipelineConfig, spark: SparkSession, source: KafkaSource) -> None:
+    """The same of a topic of ``tables`` that was named by itself, ``FILE#TOPIC``, so that nobody has compared it with
+    the other topics there are. Raises ConfigurationError."""
+    nearly, topics = config.source.nearly, config.source.topics
+    if not nearly or not isinstance(topics, tuple):
+        return
+    for override in sorted(source.deleted(nearly)):
+        why = refusal(f"pipeline {config.name!r}", override, *topics)
+        if not _is_there(config, spark):
+            raise why
+        log.warning("%s", why.message.replace("would be", "is"))
+
+
+def _is_there(config: PipelineConfig, spark: SparkSession) -> bool:
+    sink = config.sinks[0]
+    if not isinstance(sink, DeltaSink):
+        return False
+    return DeltaTable(spark, path=sink.folder, name=sink.table, label=sink.place).detail() is not None

@@ -171,6 +171,27 @@ def test_names_are_safe_and_no_two_are_the_same(of: str) -> None:
         assert of != "path" or not name.startswith((".", "_"))
 
 
+def test_a_topic_that_is_named_by_itself_is_one_of_the_file(tmp_path: Path) -> None:
+    """`lakelock verify FILE` would never look at the table of another one."""
+    pattern = {"source": {**FILE["source"], "topics": r"shop\..*"}}
+    for changes in ({}, pattern):
+        with pytest.raises(ConfigurationError, match=r"source\.topics doesn't have 'elsewhere'") as caught:
+            load(f"{file_of(tmp_path, **changes)}#elsewhere")
+        assert "add the topic to source.topics" in caught.value.hint
+    referred = {**FILE["source"], "topics": "${env:TOPICS}"}
+    assert load(f"{file_of(tmp_path, source=referred, **tables(overrides={}))}#elsewhere"), "nobody knows"
+
+
+def test_a_topic_that_is_named_by_itself_knows_which_overrides_may_be_meant_for_it(tmp_path: Path) -> None:
+    overrides = {"shop.order_line": {}, "shop.orderlines": {}, "shop.returns": {}}
+    pattern = {"source": {**FILE["source"], "topics": r"shop\..*"}, **tables(overrides=overrides)}
+    assert load(f"{file_of(tmp_path, **pattern)}#shop.order_lines").source.nearly == tuple(overrides)[:2]
+    for topic in ("shop.order_line", "shop.orders"):
+        assert load(f"{file_of(tmp_path, **pattern)}#{topic}").source.nearly == ()
+    listed = {"source": {**FILE["source"], "topics": [*overrides, "shop.order_lines"]}}
+    assert load(f"{file_of(tmp_path, **{**pattern, **listed})}#shop.order_lines").source.nearly == (), "both are right"
+
+
 IN_GROUP = {**FILE["source"], "kafka": {**FILE["source"]["kafka"], "group.id": "g"}}
 
 
