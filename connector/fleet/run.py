@@ -173,6 +173,7 @@ class Fleet:
         self.reports = [RunReport(file.name, self.say) for file in self.files]
         self._stop = self.stop or threading.Event()
         self._turns = Turns(self.at_once or default_at_once())
+        self._told: dict[str, str] = {}
 
     def run(self) -> list[RunReport]:
         """Run all pipelines to their end, and return the last report of each. Raises what the Spark session raises."""
@@ -263,6 +264,7 @@ class Fleet:
         """
         again = {file.template: None for file in self.files if file.grows}
         found = self.look(list(again), known={file.file for file in self.files if not file.misnamed}) if again else []
+        self._tell_of_no_topics(found)
         places = {file.file: number for number, file in enumerate(self.files) if file.misnamed}
         new = [
             file
@@ -288,6 +290,18 @@ class Fleet:
         appeared = [(number, files[number]) for number in numbers]
         self._refuse((number, file) for number, file in appeared if file.config is None)
         return [(number, file) for number, file in appeared if file.config is not None]
+
+    def _tell_of_no_topics(self, found: Sequence[PipelineFile]) -> None:
+        """Warn of files that gave topics before, and now give none, as after an edit that is broken. Once for each
+        reason, as they are looked at every few seconds."""
+        told, self._told = self._told, {}
+        for file in found:
+            if file.template is None:
+                error = file.error
+                why = f"{error.message} {error.hint}".strip() if error else "the file has no tables any more"
+                self._told[file.file] = why
+                if told.get(file.file) != why:
+                    log.warning("%s: topics that appear get no table until this is mended: %s", file.name, why)
 
     def _keep(self, number: int, file: PipelineFile, spark: SparkSession) -> None:
         """Run one pipeline, and start it again if its file says so: after a failure, and where it was fenced by a run

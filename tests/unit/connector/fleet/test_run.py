@@ -24,7 +24,7 @@ from connector.fleet.files import PipelineFile
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.exporters import monitored
 from connector.telemetry.run_report import RunReport
-from sinks.errors import BrokerUnreachable, ConfigurationError, Fenced, LakelockError, TopicMissing
+from sinks.errors import BrokerUnreachable, ConfigurationError, Fenced, LakelockError, NotAuthorized, TopicMissing
 
 TEMPLATE = Path("shop.yaml")
 
@@ -81,6 +81,26 @@ def test_a_topic_that_another_ones_override_seemed_to_mean_starts_when_that_topi
     ]
     assert [report.state for report in fleet.reports] == ["running"] * 3
     assert ended == []
+
+
+def test_a_file_that_finds_no_topics_any_more_is_told_once_until_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody looks for a table that isn't there, and the run goes on for weeks."""
+    broken = PipelineFile(str(TEMPLATE), error=ConfigurationError("shop.yaml is not valid YAML", hint="Mend it."))
+    other = PipelineFile(str(TEMPLATE), error=NotAuthorized("Kafka refuses the login"))
+    plain = replace(of_topic("shop"), file=str(TEMPLATE), template=None)
+    looks = [[broken], [broken], [other], [other], [awaiting(AWAY)], [], [broken], [plain], [plain], [of_topic("late")]]
+    fleet = Fleet([of_topic("first")], lambda _: nullcontext(lambda _: None), look=lambda *_, **__: looks.pop(0))
+    for _ in range(9):
+        assert fleet._appeared() == []
+    told = [message.partition(": ")[2] for message in caplog.messages]
+    no_table = "topics that appear get no table until this is mended: "
+    assert told == [
+        f"{no_table}shop.yaml is not valid YAML Mend it.",
+        f"{no_table}Kafka refuses the login",
+        f"{no_table}shop.yaml is not valid YAML Mend it.",
+        f"{no_table}the file has no tables any more",
+    ]
+    assert [file.name for _, file in fleet._appeared()] == ["late"]
 
 
 class WithoutSpark(Fleet):
