@@ -257,6 +257,11 @@ class KafkaSource:
 
         Fewer if Kafka doesn't answer in time.
         """
+        return [record for records in self.samples(ranges).values() for record in records]
+
+    def samples(self, ranges: Sequence[OffsetRange]) -> Mapping[TopicPartition, list[Any]]:
+        """The same by partition: empty where a range has only offsets without a record. Those that weren't looked at,
+        or didn't answer in time, are missing."""
         some: dict[str, list[OffsetRange]] = {}
         for each in ranges:
             some.setdefault(each.topic, []).append(each)
@@ -266,12 +271,10 @@ class KafkaSource:
             Offsets({each.at: each.start for each in chosen}),
             Offsets({each.at: each.end for each in chosen}),
         )
-        return [
-            record
+        return {
+            at: [record for record in records[:SAMPLED_RECORDS] if record.offset < ends[at]]
             for at, records in self._peek(starts, ends).items()
-            for record in records[:SAMPLED_RECORDS]
-            if record.offset < ends[at]
-        ]
+        }
 
     def next_times(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, datetime | None]:
         """Kafka's timestamp of the next record of each partition that has offsets before ``ends``.
