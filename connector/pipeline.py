@@ -43,6 +43,7 @@ from connector.operations.view import view_of
 from connector.protocol.steps import Observer, all_of, stages
 from connector.protocol.two_phase import Recovered
 from connector.source.consumer_group import Unpublished
+from connector.source.topics import no_looks
 from connector.source.until import Until
 from connector.telemetry.exporters import monitored
 from connector.telemetry.notebook import told_in_notebook
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     from connector.audit.whole import Verification
     from connector.config.options import PipelineOptions, TopicOptions
+    from connector.protocol.gone import Looks
 
 log = logging.getLogger("lakelock.pipeline")
 _LOOKS_EVERY_SECONDS = 1.0
@@ -106,6 +108,7 @@ class Pipeline:
         self.config = config or parse(written(options), origin=f"pipeline {options.get('name')!r}")
         self.debug = debug
         self.spark = spark
+        self.looks: Looks | None = None  # what the runs before this one have seen in Kafka; None: nothing
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = (), *, debug: bool = False) -> Pipeline:
@@ -258,7 +261,8 @@ class Pipeline:
             return work if publish else replace(work, group=Unpublished())
 
         short = None if publish else False
-        begin = partial(self._assembled, short=short, reads=True, stage=stage, stopped=stop.is_set)
+        looks = self.looks or no_looks(self.config.source)
+        begin = partial(self._assembled, short=short, reads=True, stage=stage, stopped=stop.is_set, looks=looks)
         with monitored(self.config) as told, settled_first(begin, works_with, stop) as (assembly, work):
             log.info("run %s of pipeline %s, %s", work.owner, self.config.name, self.config.delivery)
             if self.config.delivery != "transactional":

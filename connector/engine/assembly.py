@@ -37,6 +37,7 @@ from connector.engine.replaced import refuser
 from connector.engine.routes import Routes, routed
 from connector.engine.short_runs import SMALL, is_short
 from connector.engine.transformed_deletes import refuse_unfit_select
+from connector.protocol.gone import Looks
 from connector.protocol.row_shape import with_schemas
 from connector.protocol.row_shape import with_settings as with_row_settings
 from connector.protocol.steps import Observer
@@ -324,22 +325,22 @@ def assembled(
     spark: SparkSession | None = None,
     stage: Callable[[str], None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
+    looks: Looks | None = None,
 ) -> Iterator[Assembly]:
     """Assemble one run of a pipeline, and close its connections at the end of the block.
 
     ``short`` says whether the run has little to do, which decides how its JVM is started; with None the offsets decide.
-    ``reads``: whether it reads what waits in Kafka. ``spark`` is a session that nobody else changes settings of; with
-    None an active session is used, or a new one is started. ``debug`` shows Spark's own log. ``stage`` is told what is
-    done next. ``stopped``: whether the run is to end.
+    ``reads``: whether it reads what waits in Kafka. ``spark`` is a session that nobody else changes; with None it is an
+    active or a new one. ``debug`` shows Spark's log. ``stage`` is told what is done next. ``stopped``: whether the run
+    is to end. ``looks``: as for ``KafkaSource``.
 
     Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
     """
-    # Ask Kafka first. If no broker answers, the run fails long before Spark would have started.
-    source = KafkaSource(config.source, with_deletes=any(isinstance(sink, KeyedSink) for sink in sinks_of(config)))
+    source = KafkaSource(config.source, with_deletes=_keyed(config), looks=looks)
     group = ConsumerGroup(config)
     run = str(uuid.uuid4())
     try:
-        stage("asking Kafka")
+        stage("asking Kafka")  # first: if no broker answers, the run fails long before Spark would have started
         held = source.look()
         brief = cache(lambda: is_short(config, held, group) if short is None else short)
         with ExitStack() as stack:
@@ -375,6 +376,10 @@ def assembled(
     finally:
         group.close()
         source.close()
+
+
+def _keyed(config: PipelineConfig) -> bool:
+    return any(isinstance(sink, KeyedSink) for sink in sinks_of(config))
 
 
 @contextmanager

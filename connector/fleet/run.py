@@ -17,8 +17,9 @@ from connector.config import PipelineConfig
 from connector.fleet.files import PipelineFile, fault_of, one_session, pipeline_files, read, without_clashes
 from connector.fleet.turns import Turn, Turns
 from connector.pipeline import Pipeline
+from connector.protocol.gone import Looks
 from connector.protocol.steps import Observer, all_of
-from connector.source.topics import KafkaSource
+from connector.source.topics import KafkaSource, no_looks
 from connector.spark.session import isolated
 from connector.telemetry.endpoint import forget, kept_open
 from connector.telemetry.exporters import show_refused
@@ -174,6 +175,8 @@ class Fleet:
         self._stop = self.stop or threading.Event()
         self._turns = Turns(self.at_once or default_at_once())
         self._told: dict[str, str] = {}
+        self._looks: dict[str, Looks] = {}
+        """Of each file, what its runs have seen in Kafka: of a topic that is deleted before the next start, too."""
 
     def run(self) -> list[RunReport]:
         """Run all pipelines to their end, and return the last report of each. Raises what the Spark session raises."""
@@ -374,5 +377,7 @@ class Fleet:
                 stop: threading.Event = turn if in_turn else self._stop
                 observers: list[Observer] = [observer, report, *([turn] if in_turn else [])]
                 pipeline = Pipeline(config, debug=self.debug, spark=own)
+                pipeline.looks = self._looks.setdefault(file.file, no_looks(config.source))
+                pipeline.looks.pause()
                 delivered = pipeline.run(max_epochs=self.max_epochs, stop=stop, observers=observers)
             report.ended(delivered, table=config.only_table, stopped=self._stop.is_set())

@@ -39,12 +39,17 @@ class Seen:
     id: str
     ends: Offsets
     since: datetime | None
-    """If a transaction was open: the time of the look, as what it held back wasn't in ``ends``. None: that was all."""
+    """If a transaction was open: the time of the look, as what it held back wasn't in ``ends``. The same of the last
+    look before a run ended, and another one began. None: that was all."""
+    at: datetime
+    """The time of the look."""
 
 
 @dataclass
 class Looks:
-    """What the looks of one run have seen. ``asks_for``: whether a pattern in source.topics matches a name."""
+    """What the looks of one run have seen, and those of the runs before it that one process has started again.
+
+    ``asks_for``: whether a pattern in source.topics matches a name."""
 
     asks_for: Callable[[str], bool]
     _seen: dict[str, Seen] = field(default_factory=dict)
@@ -71,7 +76,7 @@ class Looks:
         for topic, topic_id in held.ids.items():
             self._seen.pop(retired(topic, topic_id), None)
         self._seen |= {
-            topic: Seen(topic_id, Offsets(ends[topic]), held.asked_at if topic in open_ else None)
+            topic: Seen(topic_id, Offsets(ends[topic]), held.asked_at if topic in open_ else None, held.asked_at)
             for topic, topic_id in held.ids.items()
         }
         away = self._seen.keys() - held.ids.keys()
@@ -80,6 +85,18 @@ class Looks:
         gone = {topic: self._seen[topic] for topic in self._gone}
         lacked = {topic: self._seen[topic] for topic in away - self._gone}
         return replace(held, gone=gone, lacked=lacked, asks_for=self.asks_for, begins=self._begins)
+
+    def lacks(self, topic: str, now: datetime) -> None:
+        """A look has ended without this topic."""
+        if topic in self._seen:
+            self._lacked.setdefault(topic, now)
+
+    def pause(self) -> None:
+        """A run has ended, and the next one looks some time later: of what comes to a topic until then, and is deleted
+        with it, nobody knows. A topic that the last look lacked had its end before."""
+        for topic in self._seen.keys() - self._lacked.keys():
+            seen = self._seen[topic]
+            self._seen[topic] = replace(seen, since=seen.since or seen.at)
 
     def _begins(self) -> None:
         for topic in self._lacked:
@@ -193,7 +210,7 @@ def _gone(lost: list[OffsetRange]) -> OffsetsLost:
     return OffsetsLost(
         f"Topics were deleted with records that were never read, up to {sum(gap.span for gap in lost):,}: {missing}. "
         "This run has seen them in Kafka.",
-        hint="Delete a topic only when `lakelock status` shows no lag for it. The next run doesn't know how far these "
-        "topics went: it goes on with a warning, and `lakelock verify` says UNKNOWN. With `source: {on_data_loss: "
+        hint="Delete a topic only when `lakelock status` shows no lag for it. A new process doesn't know how far these "
+        "topics went: its run goes on with a warning, and `lakelock verify` says UNKNOWN. With `source: {on_data_loss: "
         "continue}` in the file a run goes on at once, and its commit names the lost ranges.",
     )

@@ -55,11 +55,17 @@ class _Partitions:
     """The leading broker of every partition, -1 for none."""
 
 
+def no_looks(source: Source) -> Looks:
+    """The looks at these topics, before the first one."""
+    return Looks(lambda name: isinstance(source.topics, TopicPattern) and name in source.topics)
+
+
 class KafkaSource:
     """The topics of one pipeline. It reads as ``read_committed``, is in no consumer group and stores nothing."""
 
-    def __init__(self, options: Source, *, with_deletes: bool = False) -> None:
-        """``with_deletes``: whether a delete in the topics changes a row of a sink."""
+    def __init__(self, options: Source, *, with_deletes: bool = False, looks: Looks | None = None) -> None:
+        """``with_deletes``: whether a delete in the topics changes a row of a sink. ``looks``: what earlier runs of
+        this process have seen of the topics; None: there was none."""
         self._options = options
         self._with_deletes = with_deletes
         self._tombstones = Tombstones()
@@ -67,7 +73,7 @@ class KafkaSource:
         self._admin_client: KafkaAdminClient | None = None
         self._reader: KafkaConsumer | None = None
         self._open = OpenTransactions(options.kafka_options)
-        self._looks = Looks(lambda name: isinstance(options.topics, TopicPattern) and name in options.topics)
+        self._looks = no_looks(options) if looks is None else looks
 
     @property
     def _admin(self) -> KafkaAdminClient:
@@ -322,6 +328,7 @@ class KafkaSource:
             if topic["error_code"] == _UNKNOWN_TOPIC and pattern:
                 continue  # deleted, or not known to this broker yet
             if topic["error_code"] == _UNKNOWN_TOPIC:
+                self._looks.lacks(name, datetime.now(timezone.utc))
                 raise self._missing(name)
             ids[name] = self._id(topic)
             there.append(topic)

@@ -88,7 +88,7 @@ def test_a_run_looks_for_deletes_that_compaction_took_if_any_table_of_a_route_ha
     class AskedError(Exception):
         pass
 
-    def source(_: object, *, with_deletes: bool) -> None:
+    def source(_: object, *, with_deletes: bool, looks: None) -> None:
         raise AskedError(with_deletes)
 
     monkeypatch.setattr(assembly, "KafkaSource", source)

@@ -22,6 +22,7 @@ from connector.delivery.ports import Delivered
 from connector.fleet import run
 from connector.fleet.files import PipelineFile
 from connector.fleet.run import Fleet, exit_code, state
+from connector.protocol.gone import Looks
 from connector.telemetry.exporters import monitored
 from connector.telemetry.run_report import RunReport
 from sinks.errors import BrokerUnreachable, ConfigurationError, Fenced, LakelockError, NotAuthorized, TopicMissing
@@ -326,6 +327,38 @@ def test_a_topic_of_tables_that_is_not_there_for_a_while_is_looked_for_until_it_
     assert [(report.state, report.error) for report in ended] == [(ended[0].state, error), ("done", None)]
     assert waited == [5.0] * 4
     assert caplog.text.count("a: waits for its topic") == 1
+
+
+@pytest.mark.parametrize("error", [MISSING, LakelockError("stops, and is started again")])
+def test_a_run_that_is_started_again_goes_on_with_the_looks_of_the_one_before(
+    error: LakelockError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has seen and not read of a topic is lost if that is deleted before the next start."""
+    given: list[Any] = []
+
+    class Kafka:
+        def __init__(self, *_: object, looks: Any = None, **__: object) -> None:
+            given.append(looks)
+
+        def look(self) -> None:
+            if len(given) < 3:
+                raise error
+            raise ConfigurationError("enough")
+
+        def close(self) -> None: ...
+
+    file = of_topic("a", retry={"restart_after": "1 minute"})
+    fleet = Fleet([file, of_topic("b")], lambda _: nullcontext(lambda _: None))
+    monkeypatch.setattr("connector.engine.assembly.KafkaSource", Kafka)
+    monkeypatch.setattr(run, "isolated", nullcontext)
+    monkeypatch.setattr(run, "_answers", lambda _: True)
+    monkeypatch.setattr(run, "KafkaSource", Topics([set()] * 9, fleet))
+    monkeypatch.setattr(fleet._stop, "wait", lambda _: len(given) > 3)
+    paused: list[Looks] = []
+    monkeypatch.setattr(Looks, "pause", lambda looks: paused.append(looks))
+    fleet._keep(0, file, None)  # type: ignore[arg-type]
+    assert isinstance(given[0], Looks)
+    assert [looks is given[0] for looks in [*given, *paused]] == [True] * 6
 
 
 @pytest.mark.parametrize(

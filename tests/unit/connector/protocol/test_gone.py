@@ -332,3 +332,39 @@ def test_a_topic_that_is_deleted_before_its_last_records_were_read_stops_the_run
     assert "day-27 (after" in caplog.text
     assert table.position is not None
     assert table.position.gone == {"day-27": table.commits[0].read_to}
+
+
+def paused(last: TopicsHeld, then: TopicsHeld, *, seconds: int = 600) -> TopicsHeld:
+    """What the first look of a run sees that goes on after another one, whose last look was ``last``."""
+    looks = Looks(matches)
+    looks.after(last)
+    looks.pause()
+    looks.after(replace(then, asked_at=NOW + timedelta(seconds=seconds)))
+    return looks.after(replace(then, asked_at=NOW + timedelta(seconds=seconds + 10)))
+
+
+def test_a_run_that_is_started_again_knows_what_the_one_before_has_seen() -> None:
+    with pytest.raises(OffsetsLost, match=re.escape("[600, 1000) of day-27-0")):
+        planned(paused(held(day_27=1000), held(day_28=0)))
+    epoch = planned(paused(held(day_27=1000), held(day_28=0)), goes_on=True)
+    assert epoch is not None
+    assert (epoch.lost, epoch.gone) == ((LOST,), {"day-27": NOW}), "and not what came after the last look"
+
+
+def test_while_no_run_looks_nobody_knows_what_comes_to_a_topic() -> None:
+    epoch = planned(paused(held(day_27=600), held(day_28=0)))
+    assert epoch is not None
+    assert epoch.gone == {"day-27": NOW}
+    assert planned(paused(held(day_27=600), held(day_27=601, day_28=0)), POSITION) is not None
+    again = paused(held(day_27=600), held(day_27=600, day_28=0))
+    assert (again.gone, again.lacked) == ({}, {}), "a topic that is there still is looked at as before"
+
+
+def test_a_topic_that_the_last_look_lacked_had_its_end_before_the_pause() -> None:
+    looks = Looks(matches)
+    looks.after(held(day_27=600, day_28=0))
+    looks.lacks("day-27", NOW)
+    looks.lacks("day-26", NOW)
+    looks.pause()
+    later = looks.after(replace(held(day_28=0), asked_at=NOW + timedelta(seconds=60)))
+    assert (later.gone["day-27"].since, [*later.gone]) == (None, ["day-27"])

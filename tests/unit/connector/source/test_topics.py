@@ -10,9 +10,10 @@ import pytest
 from connector.config import Source as Options
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import Resumption, TopicsHeld
-from connector.source.topics import KafkaSource
+from connector.protocol.recreated import recreated, retirement
+from connector.source.topics import KafkaSource, no_looks
 from connector.source.until import Until
-from sinks.contract import Epoch
+from sinks.contract import Epoch, Position
 from sinks.errors import NotAuthorized, OffsetsLost, SourceError, TopicMissing, TopicRecreated
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -90,6 +91,31 @@ def test_a_topic_that_a_list_lacks_is_asked_for_by_name(
         return
     found = source.look()
     assert (found.ids.keys(), found.lacked.keys()) == ({"day-1", "day-2"} - (lacked or set()), lacked)
+
+
+def test_a_topic_that_is_made_again_while_its_pipeline_waits_for_it_is_compared_with_what_was_seen_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of ``tables``: the look that lacks the topic ends a run, and the next one finds another topic of that name."""
+    options = Options.model_validate({"topics": ["t"], "kafka": {"bootstrap.servers": "b:9092"}})
+    now = {"name": "t", "error_code": 0, "topic_id": "old", "partitions": []}
+    end = SimpleNamespace(offset=6000, leader=None, held_back=None)
+    admin = SimpleNamespace(list_topics=list, describe_topics=lambda _: [now])
+    monkeypatch.setattr(KafkaSource, "_admin", admin)
+    monkeypatch.setattr("connector.source.topics.log_ends", lambda *_: {AT: end})
+    monkeypatch.setattr("connector.source.topics.log_beginnings", lambda *_: {AT: 0})
+    looks = no_looks(options)
+    first = KafkaSource(options, looks=looks)
+    first.look()
+    now["error_code"] = 3
+    with pytest.raises(TopicMissing):
+        first.look()
+    looks.pause()
+    now |= {"error_code": 0, "topic_id": "new"}
+    held = KafkaSource(options, looks=looks).look()
+    position = Position(3, Offsets({AT: 1000}), {"t": "old"})
+    epoch = retirement("p", "run", position, held, recreated(position, held), Offsets())
+    assert (epoch.lost, epoch.gone) == ((OffsetRange("#old/t", 0, 1000, 6000),), {"#old/t": None})
 
 
 def test_how_long_tombstones_stay_is_asked_once_a_minute_and_only_for_sinks_with_deletes(
