@@ -128,10 +128,11 @@ def _answers(spark: SparkSession) -> bool:
     return True
 
 
-def _there(source: KafkaSource) -> bool:
-    """Whether Kafka has the topic, or can't tell for another reason than its absence: a start then says why."""
+def _there(source: KafkaSource, *, lacking: bool) -> bool:
+    """Whether Kafka has the topic, or can't tell for another reason than its absence: a start then says why.
+    ``lacking``: if it lacks it, too."""
     try:
-        return not source.deleted(source.topics())
+        return not source.deleted(source.topics()) or lacking
     except BrokerUnreachable:
         source.close()
         return False
@@ -315,30 +316,36 @@ class Fleet:
         while True:
             self._reported(number, file, lambda report: self._once(file, spark, report))
             report = self.reports[number]
-            if self._waits_for_topic(file, report):
+            if self._waits_for_kafka(file, report):
                 pause = _LOOK_SECONDS if report.epochs else pause
-                comes_back = self._topic_appears(config, spark, pause)
+                comes_back = self._is_there(file, spark, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 comes_back = after is not None and self._comes_back(report, config, spark, after.total_seconds())
             if not comes_back:
                 return
 
-    def _waits_for_topic(self, file: PipelineFile, report: RunReport) -> bool:
-        """Whether the pipeline of a topic only lacks the topic: it isn't there yet, it was deleted and may be made
-        again, or no broker has answered so far."""
-        error = report.error
-        missing = isinstance(error, TopicMissing) and error.topic is not None
-        return file.grows and (missing or (isinstance(error, BrokerUnreachable) and not report.epochs))
+    def _waits_for_kafka(self, file: PipelineFile, report: RunReport) -> bool:
+        """Whether the pipeline of a topic only lacks the topic, as it isn't there yet, or was deleted and may be made
+        again; or no broker answers.
 
-    def _topic_appears(self, config: PipelineConfig, spark: SparkSession, pause: float) -> bool:
-        """Wait until the pipeline's topic is there. False: the run ends before."""
-        log.warning("%s: waits for its topic, and looks again every %.0f seconds", config.name, _LOOK_SECONDS)
+        The pipeline of a topic that rests notices no outage, so the process outlives it, and no other one is started
+        for those that do: also for those of other files.
+        """
+        error = report.error
+        if isinstance(error, BrokerUnreachable):
+            return file.usable().interval is not None and any(each.grows for each in self.files)
+        return file.grows and isinstance(error, TopicMissing) and error.topic is not None
+
+    def _is_there(self, file: PipelineFile, spark: SparkSession, pause: float) -> bool:
+        """Wait until Kafka answers, and has the topic of a pipeline of one. False: the run ends before."""
+        config, what = file.usable(), "its topic" if file.grows else "Kafka"
+        log.warning("%s: waits for %s, and looks again every %.0f seconds", config.name, what, _LOOK_SECONDS)
         with closing(KafkaSource(config.source)) as source:
             while not self._stop.wait(pause):
                 if not _answers(spark):
                     return False  # the process is to end, so that another one is started
-                if _there(source):
+                if _there(source, lacking=not file.grows):
                     return True
                 pause = _LOOK_SECONDS
         return False

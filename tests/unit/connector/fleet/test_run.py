@@ -394,11 +394,32 @@ def test_a_pipeline_that_waits_for_its_topic_ends_with_the_signal(monkeypatch: p
     assert ([report.state for report in ended], waited) == (["refused"], [5.0])
 
 
-def test_a_broker_that_leaves_after_an_epoch_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Fleet([of_topic("a")], lambda _: nullcontext(lambda _: None))
-    assert fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=AWAY))
-    assert not fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=AWAY, epochs=1))
-    assert fleet._waits_for_topic(of_topic("a"), RunReport("a", print, error=MISSING, epochs=1))
+@pytest.mark.parametrize("epochs", [0, 1])
+@pytest.mark.parametrize("error", [AWAY, MISSING])
+def test_a_process_that_outlives_an_outage_of_kafka_has_all_of_its_pipelines_back(
+    error: LakelockError, epochs: int
+) -> None:
+    """The pipeline of a topic that rests waits. So no process is started anew, whatever becomes of the others."""
+    plain, once = replace(of_topic("b"), template=None), of_topic("c", trigger="available_now")
+    fleet = Fleet([of_topic("a"), plain, once], lambda _: nullcontext(lambda _: None))
+    report = RunReport("a", print, error=error, epochs=epochs)
+    waits = [fleet._waits_for_kafka(file, report) for file in fleet.files]
+    assert waits == [True, error is AWAY, False]
+    alone = Fleet([plain, once], lambda _: nullcontext(lambda _: None))
+    assert not any(alone._waits_for_kafka(file, report) for file in alone.files)
+
+
+def test_a_pipeline_of_another_file_waits_for_kafka_and_not_for_its_topics(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = replace(of_topic("b"), template=None)
+    fleet = Fleet([of_topic("a"), plain], lambda _: nullcontext(lambda _: None))
+    kafka = Topics([AWAY, AWAY, {"b"}, "never asked"], fleet)
+    monkeypatch.setattr(fleet._stop, "wait", kafka.wait)
+    monkeypatch.setattr(run, "KafkaSource", kafka)
+    monkeypatch.setattr(run, "_answers", lambda _: True)
+    assert fleet._is_there(plain, None, 5.0)  # type: ignore[arg-type]
+    assert (kafka.looks, "b: waits for Kafka" in caplog.text) == (["never asked"], True), "a start says what is missing"
 
 
 def shown(port: int) -> dict[str, str]:
