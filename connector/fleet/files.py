@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from connector.config.places import spot
 from connector.source.topics import KafkaSource
 from connector.spark.in_use import shared_session
 from connector.spark.session import wanted
-from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, TopicMissing
+from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, NotAuthorized, TopicMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,11 +123,11 @@ def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[Pipel
     """One for each topic that there is, or for each sink. Raises LakelockError; one that is wrong has its error."""
     grows = Path(several.origin) if isinstance(several, Template) else None
     try:
-        parts = _topics(several) if isinstance(several, Template) else several.parts
+        parts, hidden = _topics(several) if isinstance(several, Template) else (several.parts, ())
     except (BrokerUnreachable, TopicMissing) as error:
         like = several.like_all if isinstance(several, Template) else None
         return [PipelineFile(several.origin, error=error, template=grows, intended=like)]
-    unused, misnamed = _of_no_topic(several, parts, known) if isinstance(several, Template) else ([], {})
+    unused, misnamed = _of_no_topic(several, parts, known, hidden) if isinstance(several, Template) else ([], {})
     found = []
     for part in [*parts, *unused]:
         file = f"{several.origin}#{part}"
@@ -140,30 +140,44 @@ def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[Pipel
             continue
         if part in misnamed:
             found.append(PipelineFile(file, error=misnamed[part], template=grows, intended=config, misnamed=True))
+        elif part in hidden:
+            found.append(PipelineFile(file, error=_hidden(several, part), template=grows, intended=config))
         elif part not in unused:
             found.append(PipelineFile(file, config, template=grows))
     return found
 
 
 def _of_no_topic(
-    template: Template, topics: Sequence[str], known: Collection[str]
+    template: Template, topics: Sequence[str], known: Collection[str], hidden: Collection[str]
 ) -> tuple[list[str], dict[str, ConfigurationError]]:
     """The topics of ``overrides`` that Kafka doesn't have, and the topics that these seem to be meant for -> why they
-    are refused. The log names the others, once. ``known``: as in ``read``."""
+    are refused. The log names the others, once, but for the ``hidden``. ``known``: as in ``read``."""
     unused, misnamed = template.without_topic(topics), template.misnamed(topics)
-    if unused and not misnamed and not any(file.startswith(f"{template.origin}#") for file in known):
+    absent = [topic for topic in unused if topic not in hidden]
+    if absent and not misnamed and not any(file.startswith(f"{template.origin}#") for file in known):
         log.warning(
-            "%s: tables.overrides is for topics that Kafka doesn't have: %s", template.origin, ", ".join(unused)
+            "%s: tables.overrides is for topics that Kafka doesn't have: %s. If one had a table, no command for the "
+            "whole file looks at it",
+            template.origin,
+            ", ".join(absent),
         )
     return unused, misnamed
 
 
-def _topics(template: Template) -> list[str]:
-    source = KafkaSource(template.source)
-    try:
-        return source.topics()
-    finally:
-        source.close()
+def _topics(template: Template) -> tuple[list[str], Collection[str]]:
+    """The topics that Kafka lists; and those of ``overrides`` that it doesn't, as the user may not see them."""
+    with closing(KafkaSource(template.source)) as source:
+        topics = source.topics()
+        return topics, source.hidden(template.without_topic(topics))
+
+
+def _hidden(several: Several, topic: str) -> NotAuthorized:
+    """The error for a topic of ``overrides``. Without it the table would stop growing, and nobody would say so."""
+    return NotAuthorized(
+        f"{several.origin}: tables.overrides.{topic}: Kafka doesn't let the user see this topic, and leaves it out of "
+        "its list.",
+        hint=f"Allow the user DESCRIBE and READ on topic {topic!r}. If there is no such topic, remove the override.",
+    )
 
 
 def fault_of(error: BaseException) -> Fault:

@@ -163,6 +163,12 @@ class KafkaSource:
             found = self._admin.describe_topics(sorted(topics))
         return {topic["name"] for topic in found if topic["error_code"] == _UNKNOWN_TOPIC}
 
+    def hidden(self, topics: Collection[str]) -> Collection[str]:
+        """Those of these topics that the user may not describe: a list of all topics leaves them out without a word."""
+        with answering(self._servers):
+            found = self._admin.describe_topics(sorted(topics)) if topics else ()
+        return [topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno]
+
     def cleanup_policies(self, topics: Collection[str]) -> Mapping[str, str | None]:
         """The ``cleanup.policy`` of these topics. None: it can't be read. Raises BrokerUnreachable."""
         return cleanup_policies(self._admin, self._servers, topics)

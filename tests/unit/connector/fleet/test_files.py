@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 
 from connector.fleet.files import pipeline_files, read, without_clashes
 from connector.source.topics import KafkaSource
-from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, TopicMissing
+from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, NotAuthorized, TopicMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,6 +125,7 @@ def test_a_file_whose_topics_kafka_does_not_tell_stays_one_that_gets_them_later(
 def of_topics(folder: Path, monkeypatch: pytest.MonkeyPatch, overrides: dict[str, object], *topics: str) -> Path:
     """A file with ``tables`` and a pattern, and what Kafka has of it."""
     monkeypatch.setattr(KafkaSource, "topics", lambda _: list(topics))
+    monkeypatch.setattr(KafkaSource, "hidden", lambda *_: ())
     options = {
         "name": "shop",
         "source": {"topics": r"shop\..*", "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
@@ -181,12 +183,36 @@ def test_an_override_that_names_no_topic_is_told_once_and_read_all_the_same(
     assert orders.usable()
     assert read([file], known={orders.file}) == []
     (told,) = caplog.messages
-    assert told.endswith("tables.overrides is for topics that Kafka doesn't have: shop.refunds")
+    assert "tables.overrides is for topics that Kafka doesn't have: shop.refunds. If one had a table" in told
     file = of_topics(tmp_path, monkeypatch, {"shop.refunds": {"sink": {"kye": "line"}}}, "shop.orders")
     orders, refunds = read([file])
     assert orders.usable()
     with pytest.raises(ConfigurationError, match=r"tables\.overrides\.shop\.refunds\.sink\.kye: unknown option"):
         refunds.usable()
+
+
+def test_a_topic_of_an_override_that_the_user_may_not_see_is_refused_and_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A list of topics leaves it out without a word: its table would stop growing, and nobody would say so."""
+    overrides = {"shop.refunds": BY_LINE, "shop.gone": {}}
+    file = of_topics(tmp_path, monkeypatch, overrides, "shop.orders")
+    monkeypatch.undo()
+    admin = SimpleNamespace(
+        list_topics=lambda: ["shop.orders"],
+        describe_topics=lambda names: [{"name": name, "error_code": 29 if "fund" in name else 3} for name in names],
+        close=lambda: None,
+    )
+    monkeypatch.setattr(KafkaSource, "_admin", admin)
+    orders, refunds = read([file])
+    assert orders.usable()
+    with pytest.raises(NotAuthorized, match=r"shop\.refunds"):
+        refunds.usable()
+    assert refunds.fault is not None
+    assert "If there is no such topic, remove the override" in refunds.fault.hint
+    assert (refunds.fault.exit_code, refunds.grows, refunds.intended is None) == (2, False, False)
+    (told,) = caplog.messages
+    assert "Kafka doesn't have: shop.gone." in told
 
 
 @pytest.mark.parametrize(
