@@ -65,6 +65,7 @@ def epoch_of(
     kept: Kept,
     *,
     now: datetime,
+    earlier: TopicsHeld | None = None,
     continue_on_data_loss: bool = False,
 ) -> Epoch | None:
     """The epoch with what the sink doesn't hold of the batch. None: the sink holds all of it.
@@ -80,7 +81,8 @@ def epoch_of(
     ====================  ==============================================================================================
 
     ``owner`` is the run's id. ``held`` is what Kafka holds. ``remaining`` is asked what is left of partitions that have
-    lost records, and ``kept`` how long tombstones stay. ``now`` is the current time, in UTC.
+    lost records, and ``kept`` how long tombstones stay. ``now`` is the current time, in UTC. ``earlier``: an
+    earlier look.
 
     Raises TableReplaced, and what ``refuse_other_topics`` and ``with_gone`` raise. Raises PositionMismatch if records
     between the sink's position and the batch would be missing; OffsetsLost if Kafka has removed records of the batch,
@@ -105,9 +107,16 @@ def epoch_of(
     )
     if epoch is None:
         return None
-    # Kafka may hold more than the batch has.
-    times = times_after(position, epoch.ranges, epoch.offsets, held, now)
+    # Kafka may hold more than the batch has, of a busy topic always. All that it held earlier may be read by now.
+    reached = earlier is not None and reaches(epoch.offsets, earlier) and not reaches(epoch.offsets, held)
+    look = earlier if earlier is not None and reached else held
+    times = times_after(position, epoch.ranges, epoch.offsets, look, now)
     return replace(epoch, batch=str(batch), backlog=held.backlog(epoch.offsets), **times._asdict())
+
+
+def reaches(read: Offsets, held: TopicsHeld) -> bool:
+    """Whether these next offsets are behind all that Kafka held at a look."""
+    return all(read.get(at, -1) >= end for at, end in held.ends.items())
 
 
 def _wanted(batch: Batch, pipeline: str, position: Position | None, held: TopicsHeld) -> dict[TopicPartition, int]:

@@ -23,10 +23,10 @@ from connector.delivery.ports import Work
 from connector.delivery.transactional import publish
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.settled import settled_first
-from connector.protocol.batch import Batch, epoch_of
+from connector.protocol.batch import Batch, epoch_of, reaches
 from connector.protocol.gone import doubts
 from connector.protocol.read_to import ahead, of_wrong_clock
-from connector.protocol.recover import behind
+from connector.protocol.recover import TopicsHeld, behind
 from connector.protocol.steps import Event, Observer, Step, all_of
 from connector.source.columnar import PlainValues
 from connector.spark.compat import is_connect
@@ -149,6 +149,8 @@ class _Query:
         self._config = config
         self._observe = all_of(observers)
         self._last: Position | None = None
+        self._look: TopicsHeld | None = None
+        """One that batches are still to reach the ends of."""
         self._batch: tuple[DataFrame, Batch] | None = None
         with ExitStack() as stack:
             made = settled_first(partial(assembled, config, spark=spark), self._works_with)
@@ -195,6 +197,7 @@ class _Query:
             work.topics.remaining(held),
             work.topics.tombstones_kept,
             now=datetime.now(timezone.utc),
+            earlier=self._look,
             continue_on_data_loss=work.continue_on_data_loss,
         )
         if epoch is None:
@@ -207,6 +210,8 @@ class _Query:
         self._observe(Event(Step.PLANNED, epoch, behind=left))
         committed = work.destination.run_epoch(epoch, left)
         self._last = committed.position
+        if self._look is None or reaches(committed.position.offsets, self._look):
+            self._look = held
         log.info("pipeline %s: batch %s is epoch %s, %s rows", work.pipeline, batch, epoch.number, committed.rows)
         publish(work, epoch, held, left)
         work.destination.fold(committed.position)

@@ -117,7 +117,7 @@ class DeltaHistory:
                 while proof.wanted():
                     with proof:
                         # Planned again at each attempt: a conflict means that the table has changed.
-                        changed = self._versions.changed(events, epoch.passed, by=noted_by(epoch), within=within)
+                        changed = self._versions.changed(events, epoch.passed, epoch=epoch, within=within)
                         merge_epoch(self._table, epoch, changed, SOURCE, merge)
         return proof.committed
 
@@ -196,21 +196,21 @@ class _Versions:
         position: Offsets | None,
         *,
         note: bool = True,
-        by: str | None = None,
+        epoch: Epoch | None = None,
         within: str = "",
     ) -> DataFrame:
         """The table's rows that differ after ``events``, and a column ``lakelock gone``: the row is to be deleted.
 
         ``position``: only tombstones of records before it count, as later records are still to be read; None: all
-        count. ``note``: whether to keep the deletes among the events as tombstones. ``by``: see
-        ``Tombstones.forget``. ``within``: SQL that is true of every row ``t`` with a key of the events; empty: unknown.
+        count. ``note``: whether to keep the deletes among the events as tombstones. ``epoch``: None if a consumer group
+        has the offsets. ``within``: SQL that is true of every row ``t`` with a key of the events; empty: unknown.
         """
         from pyspark.sql import functions as F
 
         if self._by_offset:
             self.refuse_moved(events, position)
         if note:
-            self._note(events, by)
+            self._note(events, epoch)
         events, truncates = split(events)
         by_sequence = "_sequence" in events.columns
         key = f"{struct_of(self.columns.key)} AS key"
@@ -341,12 +341,12 @@ class _Versions:
         }
         return struct_sql(fields)
 
-    def _note(self, events: DataFrame, by: str | None) -> None:
+    def _note(self, events: DataFrame, epoch: Epoch | None) -> None:
         deletes = deleting(events, self.columns.key)
         if deletes.isEmpty():
             return
-        self.tombstones.add(deletes, by)
-        self.tombstones.expire_now_and_then(self._retention)
+        self.tombstones.add(deletes, noted_by(epoch) if epoch is not None else None)
+        self.tombstones.expire_now_and_then(self._retention, epoch)
 
 
 def _tie(columns: Sequence[str]) -> str:

@@ -133,7 +133,7 @@ class DeltaUpsert:
             deletes = self._merges.deletes(changes, stored)
             if deletes.added:
                 self._commits.already(epoch)  # raises Fenced
-                self._merges.note(changes, noted_by(epoch))
+                self._merges.note(changes, epoch)
             return self._commit(epoch, *self._merges.beside(changes, stored, deletes, within))
 
     def _commit(self, epoch: Epoch, source: DataFrame, merge: Merge) -> Committed:
@@ -276,11 +276,11 @@ class Merges:
             marks = marks.unionByName(self._table.spark.sql(before))
         return _deletes(marks, rows.schema[DELETED_BY].dataType)
 
-    def note(self, rows: DataFrame, by: str | None = None) -> None:
-        """Add the deletes of an epoch's rows to the tombstones. ``by``: see ``Tombstones.add``."""
+    def note(self, rows: DataFrame, epoch: Epoch | None = None) -> None:
+        """Add the deletes of an epoch's rows to the tombstones. ``epoch``: None if a consumer group has the offsets."""
         assert self.tombstones is not None
-        self.tombstones.expire_now_and_then(self._retention)
-        self.tombstones.add(self._deletes_of(rows), by)
+        self.tombstones.expire_now_and_then(self._retention, epoch)
+        self.tombstones.add(self._deletes_of(rows), noted_by(epoch) if epoch is not None else None)
 
     def beside(
         self, rows: DataFrame, stored: str | None, deletes: Deletes, within: str = ""

@@ -40,6 +40,7 @@ def planned(
     cut_at: int | None = None,
     held_back: Mapping[TopicPartition, HeldBack] | None = None,
     compacted: bool = False,
+    earlier: TopicsHeld | None = None,
 ) -> Epoch | None:
     """``cut_at``: where the log of leader epoch 3 ends in that of epoch 4; None: there was no election."""
     held = TopicsHeld(
@@ -58,7 +59,9 @@ def planned(
     def kept(topics: Collection[str]) -> dict[str, timedelta]:
         return dict.fromkeys(topics, timedelta(days=1)) if compacted else {}
 
-    return epoch_of(of, "p", "run", position, held, remaining, kept, now=NOW, continue_on_data_loss=continue_)
+    return epoch_of(
+        of, "p", "run", position, held, remaining, kept, now=NOW, earlier=earlier, continue_on_data_loss=continue_
+    )
 
 
 def test_the_first_batch_is_taken_whole_from_where_the_query_begins() -> None:
@@ -111,6 +114,21 @@ def test_records_of_a_batch_that_kafka_has_removed_are_no_silent_gap() -> None:
 
 def test_what_the_sink_holds_of_a_batch_may_be_gone_from_kafka() -> None:
     assert planned(batch(3, offsets(5), offsets(9)), stands(4, offsets(9)), beginnings=offsets(12)) is None
+
+
+@pytest.mark.parametrize(("end", "known"), [(8, False), (9, True)])
+def test_of_a_busy_topic_a_batch_has_read_what_kafka_held_at_an_earlier_look(end: int, known: bool) -> None:
+    """Else deletes would never expire, and a compacted topic would seem to be read too late."""
+    minutes_ago = NOW - timedelta(minutes=3)
+    earlier = TopicsHeld(offsets(0), offsets(9), {"t": "id"}, minutes_ago)
+    stood = replace(stands(4, offsets(5)), began_at=NOW - timedelta(days=9))
+    epoch = planned(batch(3, offsets(5), offsets(end)), stood, ends=offsets(40), earlier=earlier)
+    assert epoch is not None
+    assert epoch.read_to == (minutes_ago if known else None)
+    assert epoch.backlog == {TopicPartition("t", 0)}
+    whole = planned(batch(3, offsets(5), offsets(9)), stood, earlier=earlier)
+    assert whole is not None
+    assert whole.read_to == NOW
 
 
 def test_a_gap_is_refused_with_the_offsets_to_start_from() -> None:

@@ -54,7 +54,7 @@ def upserting(monkeypatch: pytest.MonkeyPatch, steps: list[str], *, already: Cal
     monkeypatch.setattr(upsert.Merges, "stored", lambda *_: "stored")
     monkeypatch.setattr(upsert.Merges, "_deletes_of", lambda *_: "deletes")
     tombstones = SimpleNamespace(
-        expire_now_and_then=lambda _: None,
+        expire_now_and_then=lambda *_: None,
         add=lambda _, by=None: steps.append(f"note by {by}"),
         forget_noted=lambda by: steps.append(f"forget {by}"),
     )
@@ -107,8 +107,8 @@ def test_a_history_forgets_the_deletes_that_a_replaced_run_has_noted(
     def fences(*_: object) -> None:
         raise FENCED
 
-    def changed(versions: Any, *_: object, by: str, **__: object) -> None:
-        steps.append(f"note by {by}")
+    def changed(versions: Any, *_: object, epoch: Epoch, **__: object) -> None:
+        steps.append(f"note by {epoch.owner}/{epoch.number}")
 
     monkeypatch.setattr(history, "pruning", pruned)
     monkeypatch.setattr(history, "once_kept", again)
