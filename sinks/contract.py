@@ -91,6 +91,8 @@ class Position:
     """The epoch that it was restored to, where it was and nothing was committed since."""
     went_back: bool = field(default=False, compare=False)
     """A RESTORE has undone epochs, and nothing tells which ones."""
+    undid_offsets: bool = field(default=False, compare=False)
+    """A RESTORE to a consumer group's delivery has undone transactional epochs. The group got their offsets as well."""
     replaced: str = field(default="", compare=False)
     """How somebody else has replaced what the pipeline had written, if so: then the sink doesn't hold it."""
 

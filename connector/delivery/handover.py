@@ -121,6 +121,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         refuse_other_topics(position, held.ids)
         committed = work.group.committed(position.offsets.topics)
         if delivery == TRANSACTIONAL:
+            _refuse_undone(work, position)
             refuse_forgotten(_left_behind(work, position, held), committed, work.group.name)
         offsets = reached(position, committed, held, work.group.name)
         # Nothing tells when the group's last batch was read. From now on it is known.
@@ -185,6 +186,19 @@ def _refuse_another_group(work: Work, position: Position | None) -> None:
         f"the group, run once with that and `delivery: {TRANSACTIONAL}`, which takes its offsets over; from then on "
         "the pipeline may have another group.",
     )
+
+
+def _refuse_undone(work: Work, position: Position) -> None:
+    """The group has the offsets of epochs that a RESTORE has undone, and nothing tells where it stood before."""
+    if position.undid_offsets:
+        raise ConfigurationError(
+            f"The table was restored to a version that delivery: {position.delivery} wrote (epoch "
+            f"{position.restored_to}), and consumer group {work.group.name!r} has the offsets of later epochs, up to "
+            f"{position.epoch}. Their records would be missing. Nothing was changed.",
+            hint="RESTORE the table to its newest version before that, or to one of a transactional epoch: `lakelock "
+            "history FILE` names the versions. While Kafka holds the records, `lakelock replay` reads them into a new "
+            "table.",
+        )
 
 
 def _active(work: Work, delivery: str) -> GroupActive:

@@ -38,6 +38,7 @@ from sinks.delta.position import (
     lineage,
     replaces,
     taken_in,
+    undid_offsets,
 )
 from sinks.delta.table import DeltaTable
 from sinks.delta.taken_over import cleaned_away, refuse_gone_back
@@ -142,7 +143,10 @@ class PipelineCommits:
             epoch = max(epoch, log.highest_txn(self._pipeline))
             how = "restored" if how == "commit" else how
         found_at = self._position(standing.commit, standing.metadata)
-        return replace(found_at, epoch=epoch, version=newest, source=how, restored_to=restored_to, replaced=replaced)
+        of_group = restored_to is not None and found_at.delivery != "transactional"
+        undid = of_group and undid_offsets(newest, history.at, pipeline=self._pipeline, restored_to=found_at.epoch)
+        found_at = replace(found_at, epoch=epoch, version=newest, source=how, undid_offsets=undid)
+        return replace(found_at, restored_to=restored_to, replaced=replaced)
 
     def _before(self, first: Own, newest: int, highest: int) -> Position:
         """The position before the pipeline's first epoch, when the numbers up to ``highest`` are taken."""

@@ -282,6 +282,18 @@ def taken_in(
     return found
 
 
+def undid_offsets(newest: int, commit_at: Callable[[int], Commit | None], *, pipeline: str, restored_to: int) -> bool:
+    """Whether a RESTORE to the epoch ``restored_to`` has undone a transactional one, as far back as the history goes."""
+    for version in range(newest, -1, -1):
+        commit = commit_at(version)
+        metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline) if commit is not None else None
+        if commit is None or (metadata is not None and metadata.epoch <= restored_to):
+            break
+        if metadata is not None and metadata.position.delivery == "transactional":
+            return True
+    return False
+
+
 def from_rows(rows: Offsets, standing: FromRows) -> Own | Unwritten | None:
     """Where the pipeline stands by the rows' coordinates. None: only the coordinates tell.
 

@@ -19,6 +19,7 @@ from sinks.delta.position import (
     from_rows,
     ids_of_rows,
     taken_in,
+    undid_offsets,
 )
 from sinks.delta.taken_over import refuse_gone_back
 from sinks.errors import ConfigurationError, PositionMismatch
@@ -307,3 +308,25 @@ def test_the_topics_that_undone_epochs_had_taken_in_are_told() -> None:
     assert found == [{"t"}, {"t"}, set()]
     del history.commits[3]
     assert taken_in(5, history.commits.get, pipeline="p", restored_to=2, topics=known) == {"t"}, "the log was cleaned"
+
+
+def test_a_restore_tells_whether_it_has_undone_offsets_that_the_table_alone_had() -> None:
+    def of(number: int, delivery: str) -> str:
+        return CommitMetadata("p", Position(number, offsets(number), delivery=delivery)).to_json()
+
+    history = History(
+        ("WRITE", of(1, "transactional")),
+        ("MERGE", of(2, "idempotent")),
+        ("MERGE", of(3, "manual_commit")),
+        ("MERGE", of(4, "transactional")),
+        ("OPTIMIZE", None),
+        ("MERGE", of(5, "idempotent")),
+        ("RESTORE", None, {"version": "1"}),
+    )
+
+    def undid(restored_to: int) -> bool:
+        return undid_offsets(6, history.commits.get, pipeline="p", restored_to=restored_to)
+
+    assert [undid(epoch) for epoch in range(1, 6)] == [True, True, True, False, False]
+    history.commits[3] = history.commits[2]
+    assert not undid(2), "only a group ever had them"
