@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connector.engine.dead_letters import Letters
@@ -18,8 +19,10 @@ from connector.engine.epoch import Reading, these
 from connector.engine.outputs import Table
 from sinks.contract import Epoch
 from sinks.delta.dead_letters import DeadLetters
+from sinks.delta.past_restores import past_restores
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.errors import Fenced
+from sinks.recreated import with_retired_names
 from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
@@ -80,6 +83,27 @@ def forget_deletes(tables: Iterable[Table], records: str, at: int | None = None)
     for table in tables:
         if table.derivation.tombstones is not None:
             table.derivation.tombstones.forget(records, at)
+
+
+def open_undone(letters: DeadLetters, table: Table, pipeline: str) -> int:
+    """Open dead letters again whose retry a RESTORE has undone. Returns how many there are.
+
+    A run does so as soon as it sees that the table was restored. But only the newest commit shows that, and the run
+    that was next may have had a file without these letters. So this goes by the history, as far back as it goes.
+    """
+    since = letters.oldest_retry() if letters.exists() else None
+    if since is None:
+        return 0
+    return sum(
+        letters.reopen(
+            with_retired_names(past.to.offsets, past.to.topics) if past.to.delivery == "transactional" else None,
+            past.to.epoch,
+            past.highest,
+            taken_in=past.taken_in,
+            forget=partial(forget_deletes, [table]),
+        )
+        for past in past_restores(table.table, table.commits, pipeline, since=since)
+    )
 
 
 @contextmanager

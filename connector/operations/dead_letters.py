@@ -37,6 +37,7 @@ from connector.engine.letters_again import (
     forgetting_deletes,
     marked_letters,
     of_letters,
+    open_undone,
     without_rows_there,
 )
 from connector.engine.outputs import Table
@@ -141,6 +142,7 @@ def retried(config: PipelineConfig, assembly: Assembly, observe: Observer) -> Re
     if assembly.routes is not None:
         return retry_through_route(config, assembly, letters, observe)
     table, held = assembly.table, assembly.source.look()
+    open_undone(letters, table, config.name)
     reading, folding = assembly.reading({table.label: table}), assembly.folding(observe)
     return retry(config, table, letters, reading, run=assembly.run, held=held, observe=observe, folding=folding)
 

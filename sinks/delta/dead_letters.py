@@ -23,8 +23,8 @@ from sinks.delta.conflicts import past_conflicts
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
+from sinks.delta.which_letters import AHEAD, RETRIED, ahead, has_mark, of_taken_in, passed, time, within
 from sinks.offsets import OffsetRange, Offsets
-from sinks.recreated import MARK as RETIRED
 from sinks.spark.sql import literal
 from sinks.spark.types import no_rows
 
@@ -37,8 +37,6 @@ _RECORD = COORDINATES[:3]
 _ATTEMPTS = 100
 """At a write, which ends after some minutes at the latest. Each conflict means that another pipeline has written its
 letters. Many may share the table, and all of them get on: so the conflicts pass."""
-_AHEAD = "ahead of "
-"""What a mark begins with that isn't of a retry, see ``mark_ahead``."""
 IDENTITY = ("sink", "reason", *_WINDOW, *_RECORD)
 """Columns that identify an open letter among those of its pipeline."""
 _RETRIES = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP"}
@@ -105,8 +103,8 @@ class DeadLetters:
         are left alone, see ``of_others``.
         """
         self.make_ready()
-        since = f" AND _noted_at >= {_time(noted_since)}" if noted_since else ""
-        where = f"_retried_epoch IS NULL AND {_passed(position)}{since}{self._own(shared=True)}"
+        since = f" AND _noted_at >= {time(noted_since)}" if noted_since else ""
+        where = f"_retried_epoch IS NULL AND {passed(position)}{since}{self._own(shared=True)}"
         return self._update({"_retry": literal(retry)}, where)
 
     def of_others(self, position: Offsets) -> int:
@@ -114,13 +112,13 @@ class DeadLetters:
         self.make_ready()
         if not self._of():
             return 0
-        return self._count(f"_retried_epoch IS NULL AND {_passed(position)} AND NOT {_is_of(self._of())}")
+        return self._count(f"_retried_epoch IS NULL AND {passed(position)} AND NOT {_is_of(self._of())}")
 
     def older(self, position: Offsets, before: datetime) -> int:
         """Number of open letters of records before ``position`` that were written before a time."""
         self.make_ready()
-        is_open = f"_retried_epoch IS NULL AND {_passed(position)}{self._own(shared=True)}"
-        return self._count(f"{is_open} AND _noted_at < {_time(before)}")
+        is_open = f"_retried_epoch IS NULL AND {passed(position)}{self._own(shared=True)}"
+        return self._count(f"{is_open} AND _noted_at < {time(before)}")
 
     def _count(self, where: str) -> int:
         sql = f"SELECT count(*) AS n FROM {self.table.sql} WHERE {self._of_pipeline} AND {where}"
@@ -151,7 +149,7 @@ class DeadLetters:
         """
         of_epoch = f"epoch <= {int(epoch.number)}"
         at = epoch.expected.committed_at if epoch.expected is not None else None
-        return of_epoch if at is None else f"({of_epoch} OR _noted_at <= {_time(at)})"
+        return of_epoch if at is None else f"({of_epoch} OR _noted_at <= {time(at)})"
 
     @property
     def version(self) -> int:
@@ -201,19 +199,19 @@ class DeadLetters:
             return 0
         self.make_ready()
         # Of a letter without a table, as earlier versions wrote it, nobody knows whose it is.
-        where = f"_retried_epoch IS NULL AND _table IS NOT NULL AND {_ahead(position)}{self._own(shared=False)}"
-        return self._update({"_retry": literal(f"{_AHEAD}{run}")}, where) if self._count(where) else 0
+        where = f"_retried_epoch IS NULL AND _table IS NOT NULL AND {ahead(position)}{self._own(shared=False)}"
+        return self._update({"_retry": literal(f"{AHEAD}{run}")}, where) if self._count(where) else 0
 
     def marked_ahead(self, run: str, position: Offsets) -> int:
         """The number of letters of records at or after ``position`` that still have the mark of this run."""
-        return self._count(f"{_has_mark(run)} AND {_ahead(position)}")
+        return self._count(f"{has_mark(run)} AND {ahead(position)}")
 
     def close_ahead(self, run: str, position: Offsets, epoch: int, *, unread: Sequence[OffsetRange]) -> int:
         """Close the letters of records before ``position`` that still have the mark: ``epoch`` has written the records,
         which it would else have set aside again. Returns how many there are. ``unread``: ranges of records that no
         epoch has read."""
         self.make_ready()
-        where = f"{_has_mark(run)} AND {_passed(position)} AND NOT {_within(unread)}"
+        where = f"{has_mark(run)} AND {passed(position)} AND NOT {within(unread)}"
         closed = {"_retry": "NULL", "_retried_epoch": f"{int(epoch)}L", "_retried_at": "current_timestamp()"}
         return self._update(closed, where) if self._count(where) else 0
 
@@ -242,24 +240,49 @@ class DeadLetters:
         if not self.exists():
             return
         self.make_ready()
-        # Without its mark: a retry that is paused between its commit, which is undone, and ``close`` would close it.
-        reopened = {"_retry": "NULL", "_retried_epoch": "NULL", "_retried_at": "NULL"}
-        names = ", ".join(map(literal, sorted(taken_in))) or "NULL"
-        of_taken_in = f"coalesce(_topic IN ({names}) AND epoch > {int(restored_to)}, false)"
+        taken = of_taken_in(taken_in, restored_to)
         closed = f"(_retried_epoch > {int(restored_to)} AND _retried_epoch <= {int(highest) + 1})"
-        marked = f"_retried_epoch IS NULL AND NOT startswith(_retry, {literal(_AHEAD)})"
+        marked = f"_retried_epoch IS NULL AND NOT startswith(_retry, {literal(AHEAD)})"
         tried = f"({closed} OR coalesce({marked}, false))"
-        passed = _passed(offsets) if offsets is not None else "true"
-        undone = f"{tried} AND {passed} AND NOT {of_taken_in}{self._own(shared=True)}"
-        if self._count(undone):
-            forget(self._records(undone))  # first: a letter that is open again isn't found once more
-            self._update(reopened, undone)
+        before = passed(offsets) if offsets is not None else "true"
+        undone = f"{tried} AND {before} AND NOT {taken}{self._own(shared=True)}"
+        self._reopen(undone, forget)
         if offsets is None:
             return
         again = {"_retry": "NULL", "_retried_epoch": f"{int(highest) + 1}L", "_retried_at": "current_timestamp()"}
         # A partition that the offsets don't name is read again from offset 0.
-        where = f"epoch <= {int(highest)} AND ({of_taken_in} OR ({_ahead(offsets)})){self._own(shared=False)}"
+        where = f"epoch <= {int(highest)} AND ({taken} OR ({ahead(offsets)})){self._own(shared=False)}"
         self._update(again, f"_retried_epoch IS NULL AND {where}")
+
+    def oldest_retry(self) -> int | None:
+        """The lowest epoch with which a retry has closed a letter of this table. None: there is no such letter."""
+        self.make_ready()
+        where = f"{self._of_pipeline} AND {RETRIED}{self._own(shared=True)}"
+        row = self.table.spark.sql(f"SELECT min(_retried_epoch) AS n FROM {self.table.sql} WHERE {where}").first()
+        return row["n"] if row else None
+
+    def reopen(
+        self,
+        offsets: Offsets | None,
+        restored_to: int,
+        highest: int,
+        *,
+        taken_in: Collection[str] = (),
+        forget: Callable[[str], None] = lambda _: None,
+    ) -> int:
+        """Open again what retries have closed that a RESTORE has undone, also if other epochs were committed since.
+        Returns how many there are. The arguments are those of ``take_back``, as of that RESTORE."""
+        closed = f"{RETRIED} AND _retried_epoch > {int(restored_to)} AND _retried_epoch <= {int(highest)}"
+        before = passed(offsets) if offsets is not None else "true"  # other records are read again
+        taken = of_taken_in(taken_in, restored_to)
+        return self._reopen(f"{closed} AND {before} AND NOT {taken}{self._own(shared=True)}", forget)
+
+    def _reopen(self, where: str, forget: Callable[[str], None]) -> int:
+        if not self._count(where):
+            return 0
+        forget(self._records(where))  # first: a letter that is open again isn't found once more
+        # Without its mark: a retry that is paused between its commit, which is undone, and ``close`` would close it.
+        return self._update({"_retry": "NULL", "_retried_epoch": "NULL", "_retried_at": "NULL"}, where)
 
     def take_along(self, former: str) -> None:
         """Give the letters of the table that had the id ``former`` the id that it has now. May be called again."""
@@ -347,37 +370,3 @@ def identified(letters: DataFrame) -> DataFrame:
     missing = [name for name in _WINDOW if name not in letters.columns]
     rows = letters.selectExpr("*", *(f"CAST(NULL AS TIMESTAMP) AS {name}" for name in missing))
     return rows.dropDuplicates([*IDENTITY])
-
-
-def _passed(offsets: Offsets) -> str:
-    """SQL that is true of a record before these offsets. A partition without an offset has no such record."""
-    records = (
-        f"(_topic = {literal(at.topic)} AND _partition = {at.partition} AND _offset < {offset})"
-        for at, offset in offsets.items()
-    )
-    return f"coalesce({' OR '.join(records) or 'false'}, false)"
-
-
-def _has_mark(run: str) -> str:
-    """SQL that is true of an open letter with the mark of ``DeadLetters.mark_ahead``."""
-    return f"_retry = {literal(f'{_AHEAD}{run}')} AND _retried_epoch IS NULL"
-
-
-def _within(ranges: Sequence[OffsetRange]) -> str:
-    """SQL that is true of a record in one of these ranges."""
-    records = (
-        f"(_topic = {literal(each.topic)} AND _partition = {each.partition} "
-        f"AND _offset >= {each.start} AND _offset < {each.end})"
-        for each in ranges
-    )
-    return f"coalesce({' OR '.join(records) or 'false'}, false)"
-
-
-def _ahead(offsets: Offsets) -> str:
-    """SQL that is true of a record that is still to be read. Nobody reads a deleted topic again."""
-    return f"NOT {_passed(offsets)} AND NOT startswith(_topic, {literal(RETIRED)})"
-
-
-def _time(at: datetime) -> str:
-    """SQL of a timestamp."""
-    return f"timestamp_micros({int(at.timestamp() * 1_000_000)})"
