@@ -45,13 +45,22 @@ class LeftLetters:
         return cls(letters_table(config, spark) if own else None, run)
 
     def mark(self, position: Position | None) -> None:
-        """Mark the letters of records at or after a position; None: of all records. Close those that the run of the
-        last epoch has marked, if it was killed before it could."""
+        """Mark the letters of records at or after a position; None: of all records. First ``finish`` for the run of the
+        last epoch."""
         if self.letters is None or not self.letters.exists():
             return
-        if position is not None and position.owner:
-            self._close(self.letters, position.owner, position)
+        self.finish(position)
         self._marked = self.letters.mark_ahead(self.run, position.offsets if position is not None else Offsets())
+
+    def finish(self, position: Position | None) -> None:
+        """Close the letters that the run of the last epoch has marked, if it was killed before it could.
+
+        Call it before any other epoch is committed: only the newest one says whose marks they are. A run that was
+        replaced leaves marks too, of letters that are rightly open, so not every mark counts.
+        """
+        if self.letters is None or position is None or not position.owner or not self.letters.exists():
+            return
+        self._close(self.letters, position.owner, position)
 
     def close(self, position: Position) -> None:
         """Close the marked letters of records that an epoch has read, which is committed with this position."""
@@ -62,4 +71,6 @@ class LeftLetters:
     def _close(self, letters: DeadLetters, run: str, position: Position) -> None:
         # Records that nobody has read are in no table, and their letters may be all that is left of them.
         before = [OffsetRange(at.topic, at.partition, 0, first) for at, first in position.since.items()]
-        letters.close_ahead(run, position.offsets, position.epoch, unread=[*before, *position.lost])
+        # After a RESTORE that of the restored version: one that it has undone would have them opened again.
+        epoch = position.epoch if position.restored_to is None else position.restored_to
+        letters.close_ahead(run, position.offsets, epoch, unread=[*before, *position.lost])

@@ -24,6 +24,7 @@ from connector.source.topics import KafkaSource
 from connector.source.translated_offsets import translated
 from connector.spark.tuning import for_few, tuned
 from sinks.contract import Committed, Epoch, Position
+from sinks.delta.past_restores import former_ids
 from sinks.delta.recreated import retire
 from sinks.delta.tombstones import Tombstones
 from sinks.errors import OffsetsLost, TopicRecreated
@@ -182,16 +183,31 @@ def look_back(config: PipelineConfig, spark: SparkSession, run: str, table: Tabl
 
     The change log ends if the table was merged on read and no longer is.
     """
-    keeps_deletes = config.delivery == TRANSACTIONAL and table.derivation.tombstones is not None
-    if config.dead_letters is not None or keeps_deletes:
-        after_restore(config, spark, table.derivation.sink.position(), table)
+    _in_line(config, spark, table)
     log = table.derivation.log
     if log is None:
         return
     if config.merged_on_read is None:
+        LeftLetters.of(config, spark, run).finish(table.derivation.sink.position())  # this may commit an epoch
         log.close(run)
     else:
         log.make_ready(run)
+
+
+def look_back_before_accept(config: PipelineConfig, spark: SparkSession, run: str, table: Table) -> None:
+    """Bring dead letters and tombstones in line with a table that somebody has replaced, before an epoch of no records
+    accepts it. No later run would see by the newest commit that the table was restored, or who has marked letters.
+
+    Its change log is closed by `accept` itself.
+    """
+    _in_line(config, spark, table)
+    LeftLetters.of(config, spark, run).finish(table.derivation.sink.position())
+
+
+def _in_line(config: PipelineConfig, spark: SparkSession, table: Table) -> None:
+    keeps_deletes = config.delivery == TRANSACTIONAL and table.derivation.tombstones is not None
+    if config.dead_letters is not None or keeps_deletes:
+        after_restore(config, spark, table.derivation.sink.position(), table)
 
 
 def after_restore(config: PipelineConfig, spark: SparkSession, position: Position | None, table: Table) -> None:
@@ -199,8 +215,11 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
 
     1. Forget the deletes of epochs that the RESTORE has undone, and bring back those that were forgotten after the
        epoch that the table went back to.
-    2. Reopen the dead letters whose retry the RESTORE has undone, and forget the deletes that came of them. Close those
-       whose records are read again: with a consumer group's delivery none, because the group's offsets stay.
+    2. Give the dead letters the table's id, if the RESTORE has brought it back: somebody had replaced the table since,
+       and `lakelock accept` gave them the new one.
+    3. Reopen those whose retry the RESTORE has undone, and forget the deletes that came of them. Close those whose
+       records are read again: with a consumer group's delivery none, because the group's offsets stay.
+    4. Close those that a run has marked and hasn't closed, see ``LeftLetters``.
 
     Each step may be repeated. As long as ``position`` shows the RESTORE, every run begins with them: so a crash before,
     between or after them leaves them to the next run.
@@ -220,6 +239,9 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
     # A table that joins others reads what these have passed: their letters go by the position in the coordinator log.
     letters = letters_table(config, spark) if not config.whole.two_phase else None
     if letters is not None:
+        formerly = former_ids(table.table, table.commits, config.name, position)
+        for former in sorted(formerly) if formerly and letters.exists() else ():
+            letters.take_along(former)
         forget = partial(forget_deletes, [table])
         letters.take_back(
             passed if position.delivery == TRANSACTIONAL else None,
@@ -228,6 +250,8 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
             taken_in=table.commits.taken_in_since(position),
             forget=forget,
         )
+        if position.delivery == TRANSACTIONAL:
+            LeftLetters(letters, "").finish(position)  # a rewind commits the next epoch
 
 
 def recreated_starts(config: PipelineConfig, position: Position, held: TopicsHeld, names: Mapping[str, str]) -> Offsets:

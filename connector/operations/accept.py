@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_table
+from connector.engine.one_table import look_back_before_accept
 from connector.engine.outputs import Table
 from connector.protocol.steps import Observer
 from connector.source.records import no_records
@@ -24,7 +25,8 @@ def accepted(assembly: Assembly, observe: Observer) -> Position:
     """See ``Pipeline.accept``: commits an epoch of no records. Raises ConfigurationError if nobody has replaced it.
 
     Before that, the pipeline's letters get Delta's new id of the table, if it has one: else they would be another
-    table's. A crash in between leaves letters of the table as it is; the next `accept` does both steps again.
+    table's. And if the table was restored before it was replaced, what is beside it is brought in line, as a run would
+    have done. A crash in between leaves letters of the table as it is; the next `accept` does these steps again.
     """
     assembly = _without_query(assembly)
     assembly.make_ready()
@@ -33,6 +35,7 @@ def accepted(assembly: Assembly, observe: Observer) -> Position:
     if position is None or not position.replaced:
         raise ConfigurationError("Nobody has replaced the table: there is nothing to accept.")
     _take_letters_along(assembly)
+    look_back_before_accept(assembly.config, assembly.spark, assembly.run, assembly.table)
     if log is not None:
         log.close(assembly.run)
         position = sink.position() or position
@@ -77,6 +80,7 @@ def accepted_together(assembly: Assembly, observe: Observer) -> Position:
     stands = coordinator.position()
     if stands is None:
         raise ConfigurationError("The pipeline has committed no epoch yet: there is nothing to accept.")
+    stands = coordinator.tidied(stands) or stands  # dead letters that a run has marked, and was killed
     nothing = Epoch.of_no_records(stands, pipeline=assembly.config.name, owner=assembly.run)
     position = coordinator.run_epoch(nothing, 0).position
     coordinator.settle()

@@ -71,6 +71,7 @@ def rewound_together(
         name: Prepared.going_back(version, aim.epoch, of_route=assembly.routes is not None)
         for name, version in back.items()
     }
+    coordinator.tidied(stands)  # dead letters that a run has marked, and was killed
     coordinator.rewind(epoch, known.number, prepared, back_to=aim.epoch)
     return replace(plan, done=True)
 

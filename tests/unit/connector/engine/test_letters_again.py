@@ -59,11 +59,11 @@ def test_a_table_that_joins_others_and_is_taken_back_leaves_their_letters_alone(
     letters = SimpleNamespace(take_back=lambda _, restored_to, *__, **___: taken_back.append(restored_to))
     monkeypatch.setattr(one_table, "letters_table", lambda *_: letters)
     table: Any = SimpleNamespace(
-        derivation=SimpleNamespace(tombstones=None), commits=SimpleNamespace(taken_in_since=lambda _: ())
+        derivation=SimpleNamespace(tombstones=None), commits=SimpleNamespace(taken_in_since=lambda _: ()), table=None
     )
     position, spark = Position(4, Offsets(), restored_to=3), cast(Any, None)
     for two_phase in (True, False):
-        config: Any = SimpleNamespace(whole=SimpleNamespace(two_phase=two_phase))
+        config: Any = SimpleNamespace(whole=SimpleNamespace(two_phase=two_phase), name="p")
         one_table.after_restore(config, spark, position, table)
     assert taken_back == [3]
 
@@ -77,9 +77,9 @@ def test_a_restore_closes_letters_only_where_their_records_are_read_again(
     letters = SimpleNamespace(take_back=lambda passed, *_, **__: offsets.append(passed))
     monkeypatch.setattr(one_table, "letters_table", lambda *_: letters)
     table: Any = SimpleNamespace(
-        derivation=SimpleNamespace(tombstones=None), commits=SimpleNamespace(taken_in_since=lambda _: ())
+        derivation=SimpleNamespace(tombstones=None), commits=SimpleNamespace(taken_in_since=lambda _: ()), table=None
     )
-    config: Any = SimpleNamespace(whole=SimpleNamespace(two_phase=False))
+    config: Any = SimpleNamespace(whole=SimpleNamespace(two_phase=False), name="p")
     position = Position(1, STANDS.offsets, delivery=delivery, restored_to=1)
     one_table.after_restore(config, cast(Any, None), position, table)
     assert offsets == [STANDS.offsets if read_again else None]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from connector.engine import assembly as assembling
+from connector.engine import left_letters, one_table
 from connector.engine.assembly import Assembly
 from connector.engine.outputs import Other
 from connector.operations import accept
@@ -33,7 +34,9 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
             reads.append(assembly.reading({}).read)
             return SimpleNamespace(position=STANDS)
 
-        return SimpleNamespace(run_epoch=run_epoch, position=lambda: STANDS, settle=lambda: None, accept=lambda: True)
+        return SimpleNamespace(
+            run_epoch=run_epoch, position=lambda: STANDS, tidied=lambda at: at, settle=lambda: None, accept=lambda: True
+        )
 
     monkeypatch.setattr(Assembly, "make_ready", lambda _: None)
     monkeypatch.setattr(Assembly, "field_check", None)
@@ -44,6 +47,7 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(accept, "no_records", lambda _: "none")
     monkeypatch.setattr(accept, "letters_table", lambda *_: None)
+    monkeypatch.setattr(accept, "look_back_before_accept", lambda *_: None)
 
     config: Any = SimpleNamespace(name="p", of_rows=of_rows, clock=None)
     source: Any = SimpleNamespace(refuse_changed=None)
@@ -67,13 +71,15 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
 
 
 def test_the_letters_of_a_replaced_table_get_its_new_id_before_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else they are another table's for ever: no retry takes them, and `verify` misses them."""
+    """Else they are another table's for ever: no retry takes them, and `verify` misses them. Then they are taken back,
+    if the table was restored before it was replaced: after the epoch nobody would see that any more."""
     did: list[str] = []
     letters = SimpleNamespace(exists=lambda: True, take_along=lambda former: did.append(f"letters of {former}"))
     monkeypatch.setattr(accept, "letters_table", lambda *_: letters)
+    monkeypatch.setattr(accept, "look_back_before_accept", lambda *_: did.append("look back"))
     standing = replace(STANDS, version=7)
     own = {7: SimpleNamespace(metadata=SimpleNamespace(table="old id")), 8: None}
-    for version, said in ((7, ["letters of old id", "epoch"]), (8, ["epoch"])):
+    for version, said in ((7, ["letters of old id", "look back", "epoch"]), (8, ["look back", "epoch"])):
         standing = replace(STANDS, version=version)
         commits = SimpleNamespace(position=lambda found=standing: found, at=own.get)
         destination = SimpleNamespace(run_epoch=lambda *_: did.append("epoch") or SimpleNamespace(position=STANDS))
@@ -90,6 +96,7 @@ def test_the_letters_of_a_replaced_table_get_its_new_id_before_the_epoch(monkeyp
 
 def test_an_accepted_table_still_says_which_group_has_the_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accept, "letters_table", lambda *_: None)
+    monkeypatch.setattr(accept, "look_back_before_accept", lambda *_: None)
     stands = replace(STANDS, delivery="manual_commit", group="g1")
     epochs: list[Epoch] = []
     destination = SimpleNamespace(run_epoch=lambda epoch, _: epochs.append(epoch) or SimpleNamespace(position=stands))
@@ -102,3 +109,20 @@ def test_an_accepted_table_still_says_which_group_has_the_offsets(monkeypatch: p
     accepted(assembly, lambda _: None)
     assert [(epoch.delivery, epoch.group) for epoch in epochs] == [("manual_commit", "g1")]
     assert Epoch.of_no_records(stands, pipeline="p", owner="me").group == ""
+
+
+def test_accept_first_does_what_a_run_does_for_a_table_that_was_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And closes the letters that the run of the newest epoch has marked. Its own epoch would hide both."""
+    did: list[str] = []
+    restored = replace(STANDS, restored_to=2, owner="killed")
+    letters: Any = SimpleNamespace(exists=lambda: True, close_ahead=lambda run, *_, **__: did.append(run))
+    monkeypatch.setattr(one_table, "after_restore", lambda _, __, position, ___: did.append(position.restored_to))
+    monkeypatch.setattr(left_letters, "letters_table", lambda *_: letters)
+    sink = SimpleNamespace(position=lambda: restored)
+    table: Any = SimpleNamespace(derivation=SimpleNamespace(sink=sink, tombstones=None))
+    config: Any = SimpleNamespace(
+        dead_letters=object(), delivery="transactional", two_phase=False, whole=SimpleNamespace(two_phase=False)
+    )
+    unused: Any = None
+    one_table.look_back_before_accept(config, unused, "accept", table)
+    assert did == [2, "killed"]

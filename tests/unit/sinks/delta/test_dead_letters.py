@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from spark_in_sqlite import database
 
+from connector.engine import letters_again, one_table
+from connector.engine.left_letters import LeftLetters
+from connector.engine.letters_again import open_undone
+from sinks.contract import Position
 from sinks.delta.dead_letters import DeadLetters
+from sinks.delta.past_restores import PastRestore
 from sinks.offsets import Offsets
 from sinks.recreated import with_retired_names
 
@@ -75,3 +81,82 @@ def test_a_restore_under_a_consumer_groups_offsets_closes_nothing_and_reopens_wh
     for _ in range(2):
         letters.take_back(None, 1, 3)
         assert letters.stand == [("t", 50, None), ("t", 60, None), ("t", 900, None)]
+
+
+PAST = PastRestore(Position(5, Offsets.from_dict({"t": {"0": 100}})), highest=10)
+
+
+def opened(letters: Letters, *past: PastRestore) -> int:
+    table: Any = SimpleNamespace(table=None, commits=None, derivation=SimpleNamespace(tombstones=None))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(letters_again, "past_restores", lambda *_, **__: past)
+        return open_undone(letters, table, "p")
+
+
+def test_a_letter_is_open_again_if_its_retry_is_not_in_the_table_whoever_looked_back_at_the_restore() -> None:
+    """The run that followed the RESTORE had a file without `dead_letters`, for instance, and has committed epochs."""
+    closed = [(3, "t", 50, "r", 8), (3, "t", 60, "r", 4), (3, "t", 70, "r", 12)]
+    read_again = [(6, "t", 550, "r", 8), (3, "t", 80, None, 8)]
+    letters = Letters(*closed, *read_again)
+    for number in (1, 0):
+        assert opened(letters, PAST) == number
+        assert letters.stand == [("t", 50, None), ("t", 60, 4), ("t", 70, 12), ("t", 80, 8), ("t", 550, 8)]
+
+
+def test_after_a_restore_under_a_consumer_groups_offsets_every_retry_that_it_has_undone_counts() -> None:
+    letters = Letters((3, "t", 550, "r", 8))
+    assert opened(letters, replace(PAST, to=replace(PAST.to, delivery="manual_commit"))) == 1
+
+
+def test_letters_of_a_recreated_topic_that_is_read_again_stay_closed() -> None:
+    letters = Letters((7, "t", 50, "r", 8), (3, "#a/t", 60, "r", 8))
+    past = replace(PAST, to=replace(PAST.to, topics={"t": "a"}), taken_in={"t"})
+    assert (opened(letters, past), letters.stand) == (1, [("#a/t", 60, None), ("t", 50, 8)])
+
+
+def test_without_a_letter_that_a_retry_has_closed_no_history_is_read() -> None:
+    letters = Letters((3, "t", 50, None, None), (3, "t", 60, None, 8))
+    unread: Any = None
+    assert (letters.oldest_retry(), open_undone(letters, unread, "p")) == (None, 0)
+
+
+def test_after_a_restore_letters_get_the_id_that_it_brought_back_before_they_are_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`accept` had given them that of the table which somebody had put in its place."""
+    did: list[str] = []
+    letters: Any = SimpleNamespace(
+        exists=lambda: True,
+        take_along=lambda former: did.append(f"letters of {former}"),
+        take_back=lambda *_, **__: did.append("take back"),
+        close_ahead=lambda run, *_, **__: did.append(f"close those of {run}"),
+    )
+    monkeypatch.setattr(one_table, "letters_table", lambda *_: letters)
+    monkeypatch.setattr(one_table, "former_ids", lambda *_: {"y"})
+    table: Any = SimpleNamespace(
+        derivation=SimpleNamespace(tombstones=None), commits=SimpleNamespace(taken_in_since=lambda _: ()), table=None
+    )
+    config: Any = SimpleNamespace(whole=SimpleNamespace(two_phase=False), name="p")
+    unused: Any = None
+    position = Position(4, PAST.to.offsets, owner="run", restored_to=3, source="restored")
+    one_table.after_restore(config, unused, position, table)
+    assert did == ["letters of y", "take back", "close those of run"]
+
+
+@pytest.mark.parametrize(("owner", "closed"), [("killed", 6), ("another", None)])
+def test_letters_that_a_killed_run_has_marked_are_closed_before_an_epoch_of_another_kind(
+    owner: str, closed: int | None
+) -> None:
+    """The newest epoch is the only one that says whose marks count: the letter of a run that was replaced, which has
+    marked it in vain, is rightly open."""
+    letters = Letters((5, "t", 50, "ahead of killed", None))
+    LeftLetters(letters, "accept").finish(Position(6, PAST.to.offsets, owner=owner))
+    assert letters.stand == [("t", 50, closed)]
+
+
+def test_what_a_killed_run_had_marked_stays_closed_when_its_epoch_is_restored_and_looked_back_at_twice() -> None:
+    letters = Letters((5, "t", 50, "ahead of killed", None))
+    for _ in range(2):
+        letters.take_back(PAST.to.offsets, 6, 9)
+        LeftLetters(letters, "").finish(replace(PAST.to, epoch=9, owner="killed", restored_to=6))
+        assert letters.stand == [("t", 50, 6)]
