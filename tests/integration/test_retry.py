@@ -144,6 +144,46 @@ def test_the_table_taken_back_takes_its_letters_along(lake: Lake, topic: Topic) 
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize("looks", ["a run without letters", "accept"])
+def test_the_table_taken_back_takes_its_letters_along_whoever_sees_it_first(
+    looks: str, lake: Lake, topic: Topic
+) -> None:
+    """Its own epoch hides the RESTORE from the next one."""
+    send(topic, S % ("b", 1))
+    lake.pipeline(**setting_aside(lake)).run()
+    before = lake.version()
+    assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 1
+    lake.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {before}")
+    if looks == "accept":
+        lake.sql("INSERT OVERWRITE {t} SELECT * FROM {t}")
+        lake.pipeline(**wide(lake)).accept()
+        assert letters(lake, "_retried_epoch") == [(0, None)]
+    else:
+        send(topic, N % ("c", 2))
+        lake.pipeline().run()
+        assert letters(lake, "_retried_epoch") == [(0, 2)]
+    assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 1
+    assert lake.pipeline(**wide(lake)).retry_dead_letters() == Retried()
+    assert lake.rows() == [("b", 1), *([("c", 2)] if looks != "accept" else [])]
+    assert lake.pipeline(**wide(lake)).verify().ok
+
+
+@pytest.mark.breadth
+def test_the_table_taken_back_to_before_it_was_replaced_takes_its_letters_along(lake: Lake, topic: Topic) -> None:
+    """`accept` had given them the new table's id, and a RESTORE brings back the old one."""
+    send(topic, S % ("b", 1))
+    lake.pipeline(**setting_aside(lake)).run()
+    before = lake.version()
+    lake.sql("CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t}")
+    lake.pipeline(**setting_aside(lake)).accept()
+    assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 1
+    lake.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {before}")
+    assert lake.pipeline(**wide(lake)).retry_dead_letters() == Retried(through=1, epoch=4)
+    assert lake.rows() == [("b", 1)]
+    assert lake.pipeline(**wide(lake)).verify().ok
+
+
+@pytest.mark.breadth
 def test_the_table_taken_back_under_a_run_takes_its_letters_along(lake: Lake, topic: Topic) -> None:
     """Also those of a partition that was added after the version that it went back to: they are read once more."""
     send(topic, S % ("b", 1))
