@@ -283,7 +283,7 @@ def taken_in(
 
 
 def undid_offsets(newest: int, commit_at: Callable[[int], Commit | None], *, pipeline: str, restored_to: int) -> bool:
-    """Whether a RESTORE to the epoch ``restored_to`` has undone a transactional one, as far back as the history goes."""
+    """Whether a RESTORE to the epoch ``restored_to`` has undone a transactional one, as far back as the history goes"""
     for version in range(newest, -1, -1):
         commit = commit_at(version)
         metadata = CommitMetadata.from_json(commit.user_metadata, pipeline=pipeline) if commit is not None else None

@@ -558,7 +558,7 @@ def test_offsets_of_epochs_that_a_restore_has_undone_are_not_taken_from_the_grou
     pipeline.run(delivery)
     restored = replace(pipeline.position, epoch=20, source="restored", restored_to=pipeline.position.epoch)
     pipeline.table.position = replace(restored, undid_offsets=True)
-    with pytest.raises(ConfigurationError, match="up to 20. Their records would be missing") as refused:
+    with pytest.raises(ConfigurationError, match=r"up to 20\. Their records would be missing") as refused:
         pipeline.run("transactional")
     assert "newest version" in refused.value.hint
     assert pipeline.position.epoch == 20
