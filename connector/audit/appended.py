@@ -73,7 +73,7 @@ def appended(
     }
     if not records.several:
         counts |= {kind: f"IF(records = 0 AND kind = '{kind}', 1L, 0L)" for kind in _NOT_COMPARED}
-    counts["ahead"] = f"IF(later AND unreadable = 0, right, {counts['ahead']})"
+    counts["ahead"] = f"IF(later, IF(unreadable > 0, 0L, right), {counts['ahead']})"
     return [*held, *counted(places, counts, dict.fromkeys(counts, "at"))]
 
 

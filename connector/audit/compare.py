@@ -117,24 +117,45 @@ def compare(
         )  # fmt: skip
         notes += more
         unknown = [] if whole else [_NO_GROUP + (_GONE if gone else _UNREAD)]
-    elif isinstance(sink, DeltaHistorySink):
-        expected = _versions(made, rows, cut, sink, committed_later=committed_later)
-        found = versioned(
-            expected, made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out,
-            earlier=earlier, unread=unread,
-        )  # fmt: skip
-    elif isinstance(sink, DeltaUpsertSink):
-        found = upserted(
-            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,
-            unread=unread, by_kafkas_key=by_kafkas_key(config), all_of_key=all_of_key(config),
-        )  # fmt: skip
     else:
-        found = appended(
-            made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier, behind=behind
-        )
+        found = _of_rows(
+            config, made, rows, cut, whole=whole, committed_later=committed_later, leave_out=leave_out,
+            earlier=earlier, unread=unread, behind=behind,
+        )  # fmt: skip
     of_holes, doubt = holes(rows, letters, made.shown, cut, [*counts, *found])
     found += gone_before(made, rows, earlier.rows, cut, sink, whole=whole, leave_out=leave_out)
     return Compared([*counts, *found], [*notes, *of_fields, *of_holes], [*unknown, *dropped, *unnamed_fields, *doubt])
+
+
+def _of_rows(
+    config: PipelineConfig,
+    made: Records,
+    rows: DataFrame,
+    cut: Sequence[Bounds],
+    *,
+    whole: bool,
+    committed_later: bool,
+    leave_out: Sequence[str],
+    earlier: Earlier,
+    unread: DataFrame | None,
+    behind: Held | None,
+) -> list[dict[str, Any]]:
+    """The counts of a table whose rows have the coordinates of a record."""
+    sink = config.sinks[0]
+    if isinstance(sink, DeltaHistorySink):
+        expected = _versions(made, rows, cut, sink, committed_later=committed_later)
+        return versioned(
+            expected, made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out,
+            earlier=earlier, unread=unread,
+        )  # fmt: skip
+    if isinstance(sink, DeltaUpsertSink):
+        return upserted(
+            made, rows, cut, sink, whole=whole, committed_later=committed_later, leave_out=leave_out, earlier=earlier,
+            unread=unread, by_kafkas_key=by_kafkas_key(config), all_of_key=all_of_key(config),
+        )  # fmt: skip
+    return appended(
+        made, rows, cut, committed_later=committed_later, leave_out=leave_out, earlier=earlier, behind=behind
+    )
 
 
 def _versions(

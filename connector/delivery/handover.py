@@ -58,6 +58,7 @@ def hand_over(work: Work, delivery: str) -> Position:
         position, held = work.destination.position(), work.topics.look()
         refuse_replaced(position)
         _refuse_another_group(work, position)
+        _refuse_undone(work, position)
         if position is not None and _stands(position, delivery):
             refuse_other_topics(position, held.ids)
             if not _lacks(position, held, work.group.committed):
@@ -121,7 +122,6 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         refuse_other_topics(position, held.ids)
         committed = work.group.committed(position.offsets.topics)
         if delivery == TRANSACTIONAL:
-            _refuse_undone(work, position)
             refuse_forgotten(_left_behind(work, position, held), committed, work.group.name)
         offsets = reached(position, committed, held, work.group.name)
         # Nothing tells when the group's last batch was read. From now on it is known.
@@ -188,9 +188,9 @@ def _refuse_another_group(work: Work, position: Position | None) -> None:
     )
 
 
-def _refuse_undone(work: Work, position: Position) -> None:
+def _refuse_undone(work: Work, position: Position | None) -> None:
     """The group has the offsets of epochs that a RESTORE has undone, and nothing tells where it stood before."""
-    if position.undid_offsets:
+    if position is not None and position.undid_offsets:
         raise ConfigurationError(
             f"The table was restored to a version that delivery: {position.delivery} wrote (epoch "
             f"{position.restored_to}), and consumer group {work.group.name!r} has the offsets of later epochs, up to "

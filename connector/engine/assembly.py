@@ -330,9 +330,8 @@ def assembled(
     """Assemble one run of a pipeline, and close its connections at the end of the block.
 
     ``short`` says whether the run has little to do, which decides how its JVM is started; with None the offsets decide.
-    ``reads``: whether it reads what waits in Kafka. ``spark`` is a session that nobody else changes; with None it is an
-    active or a new one. ``debug`` shows Spark's log. ``stage`` is told what is done next. ``stopped``: whether the run
-    is to end. ``looks``: as for ``KafkaSource``.
+    ``reads``: whether it reads what waits in Kafka. ``spark``: a session that nobody else changes; None: an active or a
+    new one. ``debug`` shows Spark's log. ``stage`` is told what is next. ``stopped``: whether to end..
 
     Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
     """

@@ -47,8 +47,9 @@ class PipelineFile:
     """The file with ``tables`` that it was made from. Another topic may appear there at any time."""
     intended: PipelineConfig | None = None
     """Beside some errors: the ``config`` that it would have without. If Kafka hasn't told the topics: like theirs."""
-    misnamed: bool = False
-    """Whether it is refused only as long as Kafka lacks the topic of an override that seems to be meant for its own."""
+    for_now: bool = False
+    """Whether it is refused only as long as Kafka doesn't show its topic, or that of an override that seems to be meant
+    for its own."""
     spark: SparkSession | None = None
     """The session that the pipeline was given in Python; None: it works in that of all."""
 
@@ -139,9 +140,11 @@ def _parts(several: Template | SinkBySink, known: Collection[str]) -> list[Pipel
             found.append(PipelineFile(file, error=wrong, template=grows))
             continue
         if part in misnamed:
-            found.append(PipelineFile(file, error=misnamed[part], template=grows, intended=config, misnamed=True))
+            found.append(PipelineFile(file, error=misnamed[part], template=grows, intended=config, for_now=True))
         elif part in hidden:
-            found.append(PipelineFile(file, error=_hidden(several, part), template=grows, intended=config))
+            found.append(
+                PipelineFile(file, error=_hidden(several, part), template=grows, intended=config, for_now=True)
+            )
         elif part not in unused:
             found.append(PipelineFile(file, config, template=grows))
     return found

@@ -264,12 +264,12 @@ class Fleet:
         """The pipelines of topics that have appeared since, with their places in the list. A wrong one is refused.
 
         The first of a file whose topics Kafka hadn't told yet takes the place of that file. One that was refused for
-        an override's name keeps its own place, once the override's topic is there.
+        now keeps its own place, once Kafka shows what it lacked.
         """
         again = {file.template: None for file in self.files if file.grows}
-        found = self.look(list(again), known={file.file for file in self.files if not file.misnamed}) if again else []
+        found = self.look(list(again), known={file.file for file in self.files if not file.for_now}) if again else []
         self._tell_of_no_topics(found)
-        places = {file.file: number for number, file in enumerate(self.files) if file.misnamed}
+        places = {file.file: number for number, file in enumerate(self.files) if file.for_now}
         new = [
             file
             for file in found

@@ -159,15 +159,16 @@ class KafkaSource:
 
     def deleted(self, topics: Collection[str]) -> Collection[str]:
         """Those of these topics that Kafka doesn't have. Raises BrokerUnreachable."""
-        with answering(self._servers):
-            found = self._admin.describe_topics(sorted(topics))
-        return {topic["name"] for topic in found if topic["error_code"] == _UNKNOWN_TOPIC}
+        return self._with_error(_UNKNOWN_TOPIC, topics)
 
     def hidden(self, topics: Collection[str]) -> Collection[str]:
         """Those of these topics that the user may not describe: a list of all topics leaves them out without a word."""
+        return self._with_error(TopicAuthorizationFailedError.errno, topics)
+
+    def _with_error(self, code: int, topics: Collection[str]) -> Collection[str]:
         with answering(self._servers):
             found = self._admin.describe_topics(sorted(topics)) if topics else ()
-        return [topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno]
+        return {topic["name"] for topic in found if topic["error_code"] == code}
 
     def cleanup_policies(self, topics: Collection[str]) -> Mapping[str, str | None]:
         """The ``cleanup.policy`` of these topics. None: it can't be read. Raises BrokerUnreachable."""
@@ -250,9 +251,8 @@ class KafkaSource:
         if not millis:
             return {}
         with answering(self._servers):
-            found = self._consumer.offsets_for_times(
-                {KafkaPartition(*at): time for at, time in millis.items()}, timeout_ms=ANSWER_WITHIN_MS
-            )
+            times = {KafkaPartition(*at): time for at, time in millis.items()}
+            found = self._consumer.offsets_for_times(times, timeout_ms=ANSWER_WITHIN_MS)
         return {TopicPartition(*at): first for at, first in found.items() if first}
 
     def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
@@ -265,10 +265,8 @@ class KafkaSource:
         }
 
     def sample(self, ranges: Sequence[OffsetRange]) -> list[Any]:
-        """kafka-python's records of a few hundred kilobytes: the first ones of some of the ranges, of all topics.
-
-        Fewer if Kafka doesn't answer in time.
-        """
+        """kafka-python's first records of some of the ranges, of all topics: a few hundred kilobytes. Fewer if Kafka
+        doesn't answer in time."""
         return [record for records in self.samples(ranges).values() for record in records]
 
     def samples(self, ranges: Sequence[OffsetRange]) -> Mapping[TopicPartition, list[Any]]:
@@ -397,6 +395,6 @@ def _patiently(question: Callable[[], _Told]) -> _Told:
 
 
 def _may_be_back(error: BaseException) -> bool:
-    lost = (KafkaConnectionError, NodeNotReadyError)
-    elsewhere = (LeaderNotAvailableError, NotLeaderForPartitionError, UnknownTopicOrPartitionError)
-    return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, (*lost, *elsewhere))
+    lost, elsewhere = (KafkaConnectionError, NodeNotReadyError), (LeaderNotAvailableError, NotLeaderForPartitionError)
+    passing = (*lost, *elsewhere, UnknownTopicOrPartitionError)
+    return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, passing)

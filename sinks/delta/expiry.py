@@ -14,9 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sinks.contract import Epoch
+from sinks.contract import Epoch, Position
 from sinks.delta.detail import Detail
 from sinks.delta.kept_deletes import read_to
+from sinks.recreated import is_retired
 
 _SLACK = timedelta(days=7)
 """Delta cleans its log now and then, and a pipeline may have been behind when it committed the oldest version."""
@@ -53,8 +54,18 @@ def due(retention: timedelta, epoch: Epoch | None, now: datetime) -> Due | None:
     and nothing tells how far it has read."""
     if epoch is None:
         return Due(now - retention, now)
-    known = read_to(epoch.expected) if epoch.expected is not None else None
+    known = _read_to_of_all(epoch.expected) if epoch.expected is not None else None
     if known is None:
         return None
     known = min(known, now)
     return Due(known - retention, known, epoch.number)
+
+
+def _read_to_of_all(position: Position) -> datetime | None:
+    """The time up to which every topic was read that may be read again, also one that the file doesn't name now."""
+    of_topics = [
+        time for topic, time in position.read_to_of.items() if topic not in position.gone and not is_retired(topic)
+    ]
+    times = [read_to(position), *of_topics]
+    known = [time for time in times if time is not None]
+    return min(known) if len(known) == len(times) else None

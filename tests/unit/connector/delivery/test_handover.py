@@ -551,15 +551,16 @@ def test_a_partition_that_appeared_later_comes_into_the_table_once_the_group_has
         pipeline.run("transactional")
 
 
+@pytest.mark.parametrize("then", [*IN_GROUP, "transactional"])
 @pytest.mark.parametrize("delivery", [*IN_GROUP])
 def test_offsets_of_epochs_that_a_restore_has_undone_are_not_taken_from_the_group(
-    delivery: str, pipeline: Pipeline
+    delivery: str, then: str, pipeline: Pipeline
 ) -> None:
     pipeline.run(delivery)
     restored = replace(pipeline.position, epoch=20, source="restored", restored_to=pipeline.position.epoch)
     pipeline.table.position = replace(restored, undid_offsets=True)
     with pytest.raises(ConfigurationError, match=r"up to 20\. Their records would be missing") as refused:
-        pipeline.run("transactional")
+        pipeline.run(then)
     assert "newest version" in refused.value.hint
     assert pipeline.position.epoch == 20
     pipeline.table.position = restored  # what was undone had its offsets in the group all the time

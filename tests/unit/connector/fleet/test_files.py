@@ -167,12 +167,12 @@ def test_each_topic_that_a_misspelled_override_may_mean_is_refused_until_its_top
     both = ("shop.orders_es", "shop.orders_eu")
     file = of_topics(tmp_path, monkeypatch, {"shop.orders_e": BY_LINE}, *both)
     found = read([file])
-    assert [(each.config, each.misnamed) for each in found] == [(None, True)] * 2
+    assert [(each.config, each.for_now) for each in found] == [(None, True)] * 2
     assert [f"write {topic}: {{}} into" in str(each.fault) for each, topic in zip(found, both, strict=True)] == [
         True
     ] * 2
     of_topics(tmp_path, monkeypatch, {"shop.orders_e": BY_LINE}, "shop.orders_e", *both)
-    assert [(each.error, each.misnamed) for each in read([file])] == [(None, False)] * 3
+    assert [(each.error, each.for_now) for each in read([file])] == [(None, False)] * 3
 
 
 def test_an_override_that_names_no_topic_is_told_once_and_read_all_the_same(

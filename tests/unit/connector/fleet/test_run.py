@@ -64,7 +64,7 @@ def test_of_topics_that_appear_the_right_ones_start_and_a_wrong_one_is_refused_o
 def test_a_topic_that_another_ones_override_seemed_to_mean_starts_when_that_topic_is_there() -> None:
     """Kafka may tell of one topic a moment before the other, and a deleted one may be made again."""
     right = of_topic("shop-return")
-    meant = replace(right, config=None, error=ConfigurationError("no override"), intended=right.config, misnamed=True)
+    meant = replace(right, config=None, error=ConfigurationError("no override"), intended=right.config, for_now=True)
     looks = [[meant], [right, of_topic("shop-returns")], []]
     known: list[set[str]] = []
     ended: list[RunReport] = []

@@ -473,6 +473,8 @@ def test_a_delete_is_remembered_for_what_kafka_got_within_its_retention(later: t
         (Position(10, Offsets(), committed_at=STOOD), STOOD - 2 * DAY),  # of 0.2
         (Position(10, Offsets()), None),
         (Position(10, Offsets(), read_to=STOOD + 9 * DAY), STOOD - DAY),  # of a wrong clock
+        (Position(10, Offsets(), read_to=STOOD, read_to_of={"b": STOOD - 5 * DAY}), STOOD - 7 * DAY),  # not in the file
+        (Position(10, Offsets(), read_to=STOOD, read_to_of={"#B/b": STOOD - 5 * DAY}), STOOD - 2 * DAY),  # retired
     ],
 )
 def test_nothing_expires_that_an_update_may_need_which_is_still_to_be_read(
