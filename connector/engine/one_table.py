@@ -228,13 +228,6 @@ def after_restore(config: PipelineConfig, spark: SparkSession, position: Positio
         return
     passed = with_retired_names(position.offsets, position.topics)  # what is of a retirement that was undone
     if table.derivation.tombstones is not None:
-        if position.lacks_epochs and table.derivation.tombstones.lacks(position):
-            log.warning(
-                "%r went back to epoch %s, and deletes that it remembered then may have expired for good: an older "
-                "update that is read again may bring a deleted row back",
-                table.label,
-                position.restored_to,
-            )
         table.derivation.tombstones.went_back(passed, position.restored_to, position.epoch + 1)
     # A table that joins others reads what these have passed: their letters go by the position in the coordinator log.
     letters = letters_table(config, spark) if not config.whole.two_phase else None

@@ -14,7 +14,6 @@ from connector.config import PipelineConfig
 from connector.delivery.ports import Work
 from connector.display import Line, Page, Shown
 from connector.engine.assembly import Assembly
-from connector.operations.expired_deletes import with_expired
 from connector.protocol.recover import Starts, TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from connector.protocol.steps import Observer
@@ -101,8 +100,7 @@ class Rewind(Shown):
     lost: Sequence[OffsetRange] = ()
     """What the tables give up for good: Kafka no longer holds it."""
     compacted: Sequence[str] = ()
-    """Why records or deletes may be lost of topics that are read again, in words: Kafka may have compacted them, or the
-    deletes that were remembered may have expired."""
+    """Why records may be lost of topics that are read again, in words: Kafka may have compacted them."""
     others: Sequence[str] = ()
     """What it takes back that isn't of this pipeline, in words."""
 
@@ -290,7 +288,6 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
         allow_data_loss=to.allow_data_loss,
     )
     plan = with_others(of_unsaid_column(plan, config), commits)
-    plan = with_expired(plan, {assembly.table.label: assembly.table}, allow_data_loss=to.allow_data_loss)
     if confirm(plan):
         for location in assembly.locations:
             require_conditional_writes(assembly.spark, location)

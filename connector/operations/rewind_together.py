@@ -12,7 +12,6 @@ from connector.engine.assembly import Assembly
 from connector.engine.coordinator import Coordinator
 from connector.engine.coordinator_log import Log
 from connector.engine.outputs import Table
-from connector.operations.expired_deletes import with_expired
 from connector.operations.rewind import Rewind, WhereTo, first_records, of_unsaid_column, planned_from
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.rewind import Goal, goal, versions
@@ -59,7 +58,6 @@ def rewound_together(
     )
     others = [f"in {name}: {what}" for name in back for what in tables[name].commits.undone(back[name]).lines]
     plan = replace(of_unsaid_column(plan, config), tables=back, others=others)
-    plan = with_expired(plan, {name: tables[name] for name in back}, allow_data_loss=to.allow_data_loss)
     if settled is not None and settled.back_to is not None and aim.epoch in (settled.back_to, settled.epoch.number):
         return replace(plan, done=bool(confirm(plan)))  # an earlier call had decided this very rewind
     if not confirm(plan):

@@ -8,23 +8,18 @@ Tombstones expire, see ``tombstone_retention``. The table of them has a property
 be longer by now than when they expired, and a RESTORE of the table itself brings none back. Version 0.2 deleted them
 and said nothing. So a new table says that none has expired, and where the property is missing nobody knows of any that
 is older than those that are there: they expire in the order in which they were noted.
-
-What expires is kept aside for as long as the table may go back to a version at which it counted. A second property
-tells since when that is so: what had expired before is gone for good.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from sinks.contract import Position
 from sinks.delta.table import DeltaTable
 from sinks.event_time import time_at
 from sinks.spark.sql import literal
 
 _SINCE = "lakelock.deletes_since"
 _EXPIRED = "lakelock.expired_before"
-_WHOLE = "lakelock.deletes_whole_from"
 _NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -55,7 +50,7 @@ def forgotten(table: DeltaTable) -> None:
 
 def none_expired() -> dict[str, str]:
     """Properties of a new table of tombstones."""
-    return {_EXPIRED: _NEVER.isoformat(), _WHOLE: _NEVER.isoformat()}
+    return {_EXPIRED: _NEVER.isoformat()}
 
 
 def expired_before(tombstones: DeltaTable) -> datetime:
@@ -74,29 +69,6 @@ def say_expired(tombstones: DeltaTable, before: datetime | None = None) -> None:
     known = known if before is None else max(known, before)
     if said is None or said < known:
         _change(tombstones, _set(_EXPIRED, known))
-
-
-def read_to(position: Position) -> datetime | None:
-    """All that Kafka held at this time was read, as far as the position tells. A version that stored no such time is
-    taken to have been at the end. Before ``began_at`` there was no delete."""
-    return position.read_to or position.began_at or position.committed_at
-
-
-def whole_from(tombstones: DeltaTable) -> datetime:
-    """A table whose position had read up to this time, or further, can go back to all of its deletes. Where nothing
-    says so, an earlier version of Lakelock may just have deleted some."""
-    said = _time(tombstones, _WHOLE)
-    if said is not None:
-        return said
-    return _NEVER if _time(tombstones, _EXPIRED) == _NEVER else datetime.now(timezone.utc)
-
-
-def say_whole(tombstones: DeltaTable, after: datetime | None = None) -> None:
-    """Say in the table of tombstones up to when deletes may be gone for good; ``after``: from now on, up to there."""
-    said, known = _time(tombstones, _WHOLE), whole_from(tombstones)
-    known = known if after is None else max(known, after)
-    if said is None or said < known:
-        _change(tombstones, _set(_WHOLE, known))
 
 
 def _time(table: DeltaTable, name: str) -> datetime | None:

@@ -28,30 +28,22 @@ epochs since, so it comes back with them. The letter is open then, and the next 
 A clone of a table has none of its tombstones. A run copies them before its first epoch there, see
 ``Tombstones.take_over``.
 
-Not every run keeps its deletes, and tombstones expire (``sinks.delta.expiry``): what expires is kept aside as well, for
-a RESTORE. ``sinks.delta.kept_deletes`` has what a table tells of both.
+Not every run keeps its deletes, and tombstones expire. ``sinks.delta.kept_deletes`` has what a table tells of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from sinks.contract import Epoch, Position
+from sinks.contract import Epoch
+from sinks.delta.append import evolution
 from sinks.delta.conflicts import done_or_left, past_conflicts
-from sinks.delta.expiry import Due, due
-from sinks.delta.kept_deletes import (
-    expired_before,
-    none_expired,
-    read_to,
-    remember_deletes,
-    say_expired,
-    say_whole,
-    whole_from,
-)
-from sinks.delta.left_over import LeftOver, append, as_aside, delete, keep, run
+from sinks.delta.expiry import expires_before
+from sinks.delta.kept_deletes import expired_before, none_expired, remember_deletes, say_expired
 from sinks.delta.renamed_key import refuse_renamed
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.delta.which_tombstones import (
@@ -78,6 +70,31 @@ FOLDER = "_lakelock/tombstones"
 FORGOTTEN = "_lakelock/forgotten_tombstones"
 _EXPIRE_EVERY = timedelta(hours=1)
 _OWN = ("_sequence", *COORDINATES, "_noted_at", "_noted_by", FORGOTTEN_AT)
+
+
+@dataclass(frozen=True)
+class LeftOver:
+    """Tombstones that no committed epoch of those that led to the table's rows has written."""
+
+    table: DeltaTable
+    where: str
+    """SQL that is true of them."""
+    number: int
+    aside: DeltaTable
+    """Where they are kept. It may not exist yet."""
+
+    def delete(self, at: int | None) -> None:
+        """Delete them, and keep them aside. An epoch that was planned before may still be committed, and would then
+        lack its tombstones. So fence it first.
+
+        ``at``: the number of the last epoch, which a RESTORE may undo; None: there is none yet, and nothing is kept. A
+        crash between the two leaves them in both tables. The next run does both steps again: what is aside twice counts
+        once. If the table is restored before, to an epoch at which they count, they stay.
+        """
+        if at is not None:
+            sql = f"SELECT *, {int(at)}L AS {FORGOTTEN_AT} FROM {self.table.sql} WHERE {self.where}"
+            _keep(self.table.spark.sql(sql), self.aside)
+        _delete(self.table, self.where)
 
 
 class Tombstones:
@@ -166,7 +183,7 @@ class Tombstones:
                 LeftOver(table, undone, 0, self.aside).delete(at)
             others = other_copies_sql(by)
             if not table.spark.sql(f"SELECT 1 FROM {table.sql} WHERE {others}").isEmpty():
-                delete(table, others)
+                _delete(table, others)
         if not self.aside.exists():
             return
         known = "_noted_by" in self.aside.schema.names
@@ -194,9 +211,9 @@ class Tombstones:
         if known and at is not None:
             copies = table.spark.sql(copies_sql(table.sql, records, at))
             if not copies.isEmpty():
-                keep(copies, self.aside)
+                _keep(copies, self.aside)
         sql = forgetting_sql(table.sql, records, but_copies=known and at is None)
-        past_conflicts(partial(run, table, sql))
+        past_conflicts(partial(_run, table, sql))
 
     def add(self, deletes: DataFrame, by: str | None = None) -> None:
         """Write a tombstone for each of these rows. Call it before the commit of their epoch.
@@ -225,7 +242,7 @@ class Tombstones:
 
     def _append(self, notes: DataFrame) -> None:
         # Written twice, a tombstone counts once.
-        append(notes, self._made(notes.schema))
+        _append(notes, self._made(notes.schema))
 
     def _notes(self, deletes: DataFrame, by: str | None = None) -> DataFrame:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
@@ -247,9 +264,7 @@ class Tombstones:
             if not notes.isEmpty():
                 self._append(notes)
         if theirs.expired_before is not None:
-            mine = self._made(theirs.table.schema)
-            say_expired(mine, theirs.expired_before)
-            say_whole(mine, whole_from(theirs.table))
+            say_expired(self._made(theirs.table.schema), theirs.expired_before)
 
     def _counted(self, position: Offsets, epoch: int | None) -> Iterator[str]:
         """Queries for the tombstones that counted then: see ``take_over``."""
@@ -300,60 +315,37 @@ class Tombstones:
 
     def note_expired(self) -> None:
         """Say in their table which ones may have expired, if nothing does: 0.2 didn't. Call it before the first epoch,
-        as letters of records that come later are to be tried again. From then on, what expires is kept aside."""
+        as letters of records that come later are to be tried again."""
         if self._of.detail() is not None and self._exists(self._at()):
-            past_conflicts(partial(say_whole, self._at()))
             past_conflicts(partial(say_expired, self._at()))
 
-    def expire(self, due: Due) -> None:
-        """Let tombstones expire. An older update that arrives afterwards brings its row back.
+    def expire(self, before: datetime) -> None:
+        """Delete the tombstones written before a time. An older update that arrives afterwards brings its row back.
 
-        The properties come first: a crash after them leaves tombstones of which they say that they may be gone. One
-        between the next two steps leaves some in both tables, as with ``LeftOver.delete``. If another writer's commits
-        come first again and again, the tombstones stay until the next time.
+        The property comes first: a crash between the two leaves tombstones of which it says that they may be gone. If
+        another writer's commits come first again and again, the tombstones stay until the next time.
         """
-        detail = self._of.detail()
-        if detail is None or not self._exists(self._at()):
+        if not self._exists(self._at()):
             return
-        what = f"expired tombstones of {self._of.label!r}"
-        if where := self._any_before(self._at(), due.before):
-            done_or_left(partial(self._expire, where, due), what)
-        gone = due.gone(detail)
-        if self.aside.exists() and gone is not None and (where := self._any_before(self.aside, gone)):
-            done_or_left(partial(self._let_go, where, due.whole_after(detail)), what)
-
-    def _any_before(self, table: DeltaTable, before: datetime) -> str | None:
         where = f"_noted_at < timestamp_micros({_micros(before)})"
-        return None if table.spark.sql(f"SELECT 1 FROM {table.sql} WHERE {where}").isEmpty() else where
+        for table in (self._at(), self.aside):
+            if not table.exists() or table.spark.sql(f"SELECT 1 FROM {table.sql} WHERE {where}").isEmpty():
+                continue
+            sql = f"DELETE FROM {table.sql} WHERE {where}"
+            done_or_left(partial(self._expire, table, sql, before), f"expired tombstones of {self._of.label!r}")
 
-    def _expire(self, where: str, due: Due) -> None:
-        table = self._at()
-        say_whole(table, due.read_to if due.at is None else None)
-        say_expired(table, due.before)
-        if due.at is not None:
-            keep(table.spark.sql(as_aside(table, where, due.at)), self.aside)
-        run(table, f"DELETE FROM {table.sql} WHERE {where}")
-
-    def _let_go(self, where: str, whole_from: datetime) -> None:
-        say_whole(self._at(), whole_from)
-        run(self.aside, f"DELETE FROM {self.aside.sql} WHERE {where}")
+    def _expire(self, table: DeltaTable, sql: str, before: datetime) -> None:
+        say_expired(self._at(), before)
+        _run(table, sql)
 
     def expire_now_and_then(self, retention: timedelta, epoch: Epoch | None) -> None:
-        """Let the tombstones expire that are due. Does nothing if it did so within the last hour. ``epoch``: see
-        ``sinks.delta.expiry``."""
+        """Delete the tombstones that no record needs which is still to be read before ``epoch``, see
+        ``expires_before``. Does nothing if it did so within the last hour."""
         now = datetime.now(timezone.utc)
         if self._expired is None or now - self._expired >= _EXPIRE_EVERY:
-            what = due(retention, epoch, now)
-            if what is not None:
-                self.expire(what)
+            if (before := expires_before(retention, epoch, now)) is not None:
+                self.expire(before)
             self._expired = now
-
-    def lacks(self, position: Position) -> bool:
-        """Whether deletes that counted at a position may be gone for good, so that a RESTORE there lacks them."""
-        if self._of.detail() is None or not self._exists(self._at()):
-            return False
-        read = read_to(position)
-        return whole_from(self._at()) > (read if read is not None else datetime.min.replace(tzinfo=timezone.utc))
 
     def _exists(self, table: DeltaTable) -> bool:
         """Looks until the table exists: another member of the consumer group may create it."""
@@ -376,6 +368,25 @@ class Tombstones:
             raise ValueError(f"{self._of.label!r} has to be made first")
         # These columns widen together with the table's columns.
         return DeltaTable(self._of.spark, path=f"{detail.location.rstrip('/')}/{folder}", on_new_column="add")
+
+
+def _keep(rows: DataFrame, aside: DeltaTable) -> None:
+    if not aside.exists():
+        aside.create(rows.schema, CHANGING)
+    _append(rows, aside)
+
+
+def _append(notes: DataFrame, table: DeltaTable) -> None:
+    table.allow_widening(notes.schema)
+    past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
+
+
+def _delete(table: DeltaTable, where: str) -> None:
+    past_conflicts(partial(_run, table, f"DELETE FROM {table.sql} WHERE {where}"))
+
+
+def _run(table: DeltaTable, sql: str) -> None:
+    table.spark.sql(sql).collect()
 
 
 def _micros(at: datetime) -> int:

@@ -31,7 +31,6 @@ from connector.protocol.two_phase import Did
 from sinks.delta import conflicts
 from sinks.delta.change_log import EPOCH, ChangeLog
 from sinks.delta.change_log import FOLDER as CHANGES
-from sinks.delta.expiry import Due
 from sinks.delta.maintenance import Upkeep
 from sinks.delta.table import DeltaTable
 from sinks.delta.tombstones import Tombstones
@@ -157,9 +156,7 @@ def tombstones(of: DeltaTable) -> Cleaned:
     row = "SELECT 'a' AS k, 't' AS _topic, 0 AS _partition, 0L AS _offset, current_timestamp() AS _timestamp"
     tombstones.add(of.spark.sql(row))
     tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
-    return Cleaned(
-        tombstones.table, f"{row}, current_timestamp() AS _noted_at", lambda: tombstones.expire(Due(tomorrow, tomorrow))
-    )
+    return Cleaned(tombstones.table, f"{row}, current_timestamp() AS _noted_at", lambda: tombstones.expire(tomorrow))
 
 
 def changes(of: DeltaTable) -> Cleaned:

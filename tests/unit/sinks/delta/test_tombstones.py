@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sinks.contract import Epoch, Position
 from sinks.delta import tombstones
-from sinks.delta.detail import Detail
-from sinks.delta.expiry import Due, due
 from sinks.delta.tombstones import Tombstones
 from sinks.delta.which_tombstones import again_sql, ahead_sql, came_back, noted_until_sql, passed_sql
 from sinks.offsets import Offsets, TopicPartition
@@ -30,15 +27,6 @@ DELETES = {"right": frozenset({1, 2, 5, 7, 8, 11}), "wrong": frozenset({1, 3, 6,
 """By each file the offsets of the records that delete."""
 LETTERS = {"right": frozenset({4}), "wrong": frozenset({9})}
 """By each file those that delete of two dead letters, 4 and 9, once they are tried again."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _says_nothing() -> Iterator[None]:
-    """The properties of the tables aren't in SQLite."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tombstones, "say_expired", lambda *_: None)
-        patch.setattr(tombstones, "say_whole", lambda *_: None)
-        yield
 
 
 class Killed(BaseException):
@@ -112,7 +100,7 @@ class Kept(Tombstones):
     """The real steps, over tables in SQLite."""
 
     def __init__(self, spark: Spark) -> None:
-        made: Any = SimpleNamespace(spark=spark, detail=lambda: Detail("t", {}), label="t")
+        made: Any = SimpleNamespace(spark=spark, detail=lambda: "there", label="t")
         super().__init__(made, ())
         self.notes = self._beside("notes")
         self._table = self.notes
@@ -237,15 +225,6 @@ class World:
         self.letters.update(dict.fromkeys(tried, self.highest))
         self.marked.clear()
 
-    def expire(self, last: int) -> None:
-        """An epoch that lets deletes expire which were noted before the ``last`` epochs. Isn't killed in between: they
-        are due, whether it is committed or not."""
-        self.start()
-        self.steps, before = iter(()), max(self.highest - last, 0)
-        kept = {row[0] for row in self.db.execute(f"SELECT _offset FROM notes WHERE _noted_at >= {before}")}
-        self.real.expire(due_before(before, self.highest + 1))
-        self.commit(self.now.offset, self.now.deletes & kept)
-
     def rewind(self, to: Version) -> None:
         self.step()
         self.now, self.restored_to = to, to.epoch
@@ -267,11 +246,6 @@ class World:
         return {offset for (offset,) in found}
 
 
-def due_before(noted_at: int, epoch: int) -> Due:
-    time = datetime.fromtimestamp(noted_at / 1_000_000, timezone.utc)
-    return Due(time, time, epoch)
-
-
 def passes(world: World, actions: list[tuple[str, int, str, int | None, bool]]) -> None:
     """After each action the deletes that count are those that led to the table's rows, and to those of any version.
 
@@ -287,8 +261,6 @@ def passes(world: World, actions: list[tuple[str, int, str, int | None, bool]]) 
                 world.rewind(target)
             elif what == "retry" and world.known:
                 world.retry(file)
-            elif what == "expire":
-                world.expire(number)
             else:
                 world.read(number, file if world.known else "right")
             killed_before = None
@@ -312,7 +284,7 @@ def counted(world: World, then: Version) -> set[int]:
 
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["read", "read", "rewind", "rewind", "retry", "expire"]),
+        st.sampled_from(["read", "read", "rewind", "rewind", "retry"]),
         st.integers(1, 6),
         st.sampled_from(["right", "wrong"]),
         st.none() | st.integers(0, 9),
@@ -436,82 +408,11 @@ def test_a_delete_that_another_run_notes_meanwhile_is_not_left_over() -> None:
     assert held(world) == {"notes": {4}, "aside": {3}}
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["alone", "one of several"])
-def test_a_rewind_brings_back_deletes_that_have_expired_since(together: bool) -> None:
-    """Kafka may hold an older update of their keys, which is read again."""
-    world = World(together)
-    world.read(6, "right")
-    before = world.now
-    world.read(2, "right")
-    world.expire(0)
-    assert world.counting == set()
-    world.rewind(before)
-    world.start()
-    assert world.counting == {1, 2, 5}
-
-
-STOOD = datetime(2026, 1, 1, tzinfo=timezone.utc)
-DAY = timedelta(days=1)
-
-
-def epoch_after(position: Position | None) -> Epoch:
-    return Epoch("p", 11, "me", (), Offsets({AT: 80}), {}, STOOD, position)
-
-
-@pytest.mark.parametrize("later", [timedelta(minutes=1), 5 * DAY], ids=["at once", "after a pause"])
-def test_a_delete_is_remembered_for_what_kafka_got_within_its_retention(later: timedelta) -> None:
-    """Whenever that is read: a pipeline that has stood still, or is behind, reads it long after the delete."""
-    found = due(2 * DAY, epoch_after(Position(10, Offsets({AT: 70}), read_to=STOOD)), STOOD + later)
-    assert found == Due(STOOD - 2 * DAY, STOOD, 11)
-
-
-@pytest.mark.parametrize(
-    ("position", "before"),
-    [
-        (None, None),
-        (Position(10, Offsets(), began_at=STOOD), STOOD - 2 * DAY),  # it has never been at the end
-        (Position(10, Offsets(), committed_at=STOOD), STOOD - 2 * DAY),  # of 0.2
-        (Position(10, Offsets()), None),
-        (Position(10, Offsets(), read_to=STOOD + 9 * DAY), STOOD - DAY),  # of a wrong clock
-        (Position(10, Offsets(), read_to=STOOD, read_to_of={"b": STOOD - 5 * DAY}), STOOD - 7 * DAY),  # not in the file
-        (Position(10, Offsets(), read_to=STOOD, read_to_of={"#B/b": STOOD - 5 * DAY}), STOOD - 2 * DAY),  # retired
-    ],
-)
-def test_nothing_expires_that_an_update_may_need_which_is_still_to_be_read(
-    position: Position | None, before: datetime | None
-) -> None:
-    found = due(2 * DAY, epoch_after(position), STOOD + DAY)
-    assert (found.before if found is not None else None) == before
-
-
-def test_where_a_group_has_the_offsets_nothing_tells_what_was_read() -> None:
-    assert due(2 * DAY, None, STOOD) == Due(STOOD - 2 * DAY, STOOD, None)
-
-
-def test_what_has_expired_is_kept_while_the_table_can_go_back() -> None:
-    expired = Due(STOOD - 2 * DAY, STOOD, 11)
-    month, week = Detail("t", {}), Detail("t", {"delta.logRetentionDuration": "interval 7 days"})
-    assert (expired.gone(month), expired.gone(week)) == (STOOD - 39 * DAY, STOOD - 16 * DAY)
-    assert expired.whole_after(week) == STOOD - 14 * DAY
-    assert expired.gone(Detail("t", {"delta.enableExpiredLogCleanup": "FALSE"})) is None
-
-
-@pytest.mark.parametrize(("killed_before", "left"), [(0, [3]), (1, [3, 3]), (2, [3]), (None, [3])])
-def test_what_expires_is_kept_aside_before_it_is_deleted(killed_before: int | None, left: list[int]) -> None:
-    world = World(together=False)
-    world.note(3)
-    world.steps = iter(range(killed_before, -1, -1)) if killed_before is not None else iter(())
-    with suppress(Killed):
-        world.real.expire(due_before(2, 5))
-    assert sorted(offset for name in ("notes", "aside") for offset in held(world)[name]) == left
-
-
 @pytest.mark.parametrize(("killed_before", "gone"), [(0, 0), (1, 1), (None, 2)])
 def test_deletes_are_said_to_expire_before_the_first_is_gone(
     killed_before: int | None, gone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of a consumer group, which no RESTORE brings back."""
-    world, said = World(together=False), list[datetime | None]()
+    world, said = World(together=False), list[datetime]()
     world.note(3)
     world.db.execute("INSERT INTO aside VALUES ('t', 0, 2, 0, NULL, 1)")
     now = datetime.now(timezone.utc)
@@ -521,9 +422,8 @@ def test_deletes_are_said_to_expire_before_the_first_is_gone(
         world.step()
 
     monkeypatch.setattr(tombstones, "say_expired", lambda _, before: said.append(before))
-    monkeypatch.setattr(tombstones, "say_whole", lambda _, after: said.append(after))
     world.spark.before_write = before_write
     world.steps = iter(range(killed_before, -1, -1)) if killed_before is not None else iter(())
     with suppress(Killed):
-        world.real.expire(Due(now, now))
+        world.real.expire(now)
     assert sum(map(len, held(world).values())) == 2 - gone
