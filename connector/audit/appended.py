@@ -149,7 +149,7 @@ def _per_place(sides: DataFrame) -> DataFrame:
         F.sum("records").alias("records"),
         F.sum("rows").alias("rows"),
         F.sum(F.least("records", "rows")).alias("equal"),
-        F.sum(F.when(F.col("values").isNull(), F.col("records"))).alias("unreadable"),
+        F.sum(F.when(F.col("values").isNull(), F.col("records")).otherwise(0)).alias("unreadable"),
         F.max("later").alias("later"),
         F.max("kind").alias("kind"),
         F.min("at").alias("at"),

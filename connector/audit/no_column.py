@@ -46,8 +46,8 @@ def values_without_column(
         return []
     return [
         f"Records have values in these fields, for which the table has no column: {first_of(names, _SHOWN)}. Somebody "
-        "has dropped it, unless the table was written with on_new_column: ignore or with another schema: then give "
-        "verify the same (--set on_new_column=ignore)."
+        "has dropped it, unless the field came into the schema after these records, or the table was written with "
+        "on_new_column: ignore or with another schema: then give verify the same (--set on_new_column=ignore)."
     ]
 
 
@@ -60,16 +60,14 @@ def given(made: Records, path: str, *, zeros: bool) -> str | None:
             inner = path.removeprefix(part.name).removeprefix(".")
             text = _given(identifier(part.name), part.dataType, inner, zeros=zeros)
             if made.defaults and text is not None:
-                near = [default for each, default in made.defaults.items() if _one_in_other(each, path)]
+                near = [
+                    default for each, default in made.defaults.items() if path == each or path.startswith(f"{each}.")
+                ]
                 of_path = [each.path for default in near for each in (default, *default.others)]
                 lacks = f"arrays_overlap(coalesce({LACKS}, array()), array({', '.join(map(literal, of_path))}))"
                 text = f"({text} AND NOT {lacks})" if of_path else text
             return text
     return None
-
-
-def _one_in_other(one: str, other: str) -> bool:
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
 
 
 def _given(value: str, kind: DataType, path: str, *, zeros: bool, depth: int = 0) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import counted
-from connector.audit.debezium import passed_over
+from connector.audit.debezium import OP, passed_over
 from connector.audit.records import (
     PLACE,
     PROBLEM,
@@ -58,11 +58,18 @@ def refused_by_the_sink(every: Records, made: Records, config: PipelineConfig) -
     )
 
 
+def no_row(sink: KeyedSink, columns: Collection[str]) -> str:
+    """SQL: whether a record that deletes no older rows is no row either. A database's truncate never is, also if a step
+    has given it a key."""
+    no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
+    return f"{no_key} OR (NOT {TOMBSTONE} AND coalesce({OP} = 't', false))" if OP in columns else no_key
+
+
 def _refused(made: Records, config: PipelineConfig) -> str | None:
     """SQL: why the sink can't take a row, null if it can. None: the sink takes every row."""
     sink, whens = config.sinks[0], []
     if isinstance(sink, KeyedSink):
-        no_key = " OR ".join(f"{identifier(column)} IS NULL" for column in sink.key)
+        no_key = no_row(sink, made.columns.names)
         judged = f"NOT {passed_over(config, made.columns.names)} AND "
         whens.append(f"WHEN {judged}NOT {truncates(sink)} AND ({no_key}) THEN 'no_key'")
         if sink.sequence_by is not None:

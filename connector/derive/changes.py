@@ -52,7 +52,7 @@ def changes(records: DataFrame, sink: KeyedSink) -> DataFrame:
         f"{TOMBSTONE} OR {deleting} AS _delete",
         f"{truncates(sink, records.columns)} AS _truncate",
     )
-    no_key = _no_key(sink)
+    no_key = no_row(sink, records.columns)
     where = {"topic": "_topic", "partition": "_partition", "offset": "_offset"}
     columns, of_one = literal(", ".join(sink.key)), of_one_table(sink, records.columns)
     null_key = raise_sql(
@@ -84,7 +84,7 @@ def problem_with(records: DataFrame, sink: KeyedSink) -> str:
     no_key = told("no_key", f"has a null in its key {', '.join(sink.key)}")
     over = passed_over(sink, records.columns)
     needed = f"NOT {over} AND " if over != "false" else ""
-    bad = f"{needed}NOT {truncates(sink, records.columns)} AND ({_no_key(sink)})"
+    bad = f"{needed}NOT {truncates(sink, records.columns)} AND ({no_row(sink, records.columns)})"
     whens = f"WHEN {bad} THEN {no_key}"
     if (of_one := of_one_table(sink, records.columns)) != "false":
         whens = f"WHEN {bad} AND {of_one} THEN {told('no_key', OF_ONE_TABLE)} {whens}"
@@ -140,8 +140,8 @@ def truncates(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record deletes all older rows. ``columns``: those of the decoded records.
 
     Of Debezium's truncates, those of a table with ``deletes: soft``, of a bitemporal history, and of an order that
-    begins with offsets are bad records: their key is null. So are those of several topics, unless the file says what
-    they are to delete: each is of one table, and rows don't tell of which table they were.
+    begins with offsets are bad records, whatever a step has made of their key. So are those of several topics, unless
+    the file says what they are to delete: each is of one table, and rows don't tell of which table they were.
     """
     condition = sink.apply_as_truncates
     soft = isinstance(sink, DeltaUpsertSink) and sink.deletes == "soft"
@@ -157,6 +157,12 @@ def of_one_table(sink: KeyedSink, columns: Sequence[str]) -> str:
     """SQL: whether a record is one of Debezium's truncates that could only delete the rows of all topics."""
     several = OP in columns and sink.several_topics and sink.apply_as_truncates is None
     return f"coalesce({OP} = 't', false)" if several else "false"
+
+
+def no_row(sink: KeyedSink, columns: Sequence[str]) -> str:
+    """SQL: whether a record that deletes no older rows is no row either: it lacks a key, or is Debezium's truncate."""
+    is_truncate = f" OR (NOT {TOMBSTONE} AND coalesce({OP} = 't', false))" if OP in columns else ""
+    return f"{_no_key(sink)}{is_truncate}"
 
 
 def passed_over(sink: KeyedSink, columns: Sequence[str]) -> str:

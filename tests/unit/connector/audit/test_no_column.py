@@ -90,5 +90,5 @@ def test_the_default_of_a_field_that_a_record_lacks_is_no_value() -> None:
     made = Records(nothing, MADE, defaults={"at.zip": Default("at.zip", "{}"), "id": Default("id", "{}")})
     lacks = "arrays_overlap(coalesce(lakelock_lacks, array()), array('at.zip'))"
     assert given(made, "at.zip", zeros=False) == f"((`at`.`zip` IS NOT NULL) AND NOT {lacks})"
-    assert given(made, "at", zeros=False) == f"((`at` IS NOT NULL) AND NOT {lacks})"
+    assert given(made, "at", zeros=False) == "(`at` IS NOT NULL)"  # its other fields may have values
     assert given(made, "amount", zeros=False) == "(`amount` IS NOT NULL)"

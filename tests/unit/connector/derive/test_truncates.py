@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql.types import StringType
@@ -13,10 +13,11 @@ from connector.audit import debezium as audit
 from connector.audit.decode import breaks
 from connector.audit.records import truncates as auditors
 from connector.audit.refused import event_time
+from connector.audit.refused import no_row as theirs
 from connector.config import DeltaUpsertSink, KeyedSink, PipelineConfig, parse
 from connector.decode.event_time import time_of
 from connector.decode.records import obeys
-from connector.derive.changes import OF_ONE_TABLE, deletes, passed_over, problem_with, truncates, updates
+from connector.derive.changes import OF_ONE_TABLE, deletes, no_row, passed_over, problem_with, truncates, updates
 from connector.engine.record_errors import _null_key
 from sinks.errors import BadRecord
 from sinks.spark.sql import literal
@@ -109,6 +110,21 @@ def test_a_truncate_of_one_of_several_tables_says_what_the_file_can_say(options:
     assert isinstance(error, BadRecord)
     assert "is a truncate of one table" in error.message
     assert "apply_as_truncates: 'false'" in error.hint
+
+
+def test_a_truncate_is_no_row_whatever_a_step_has_made_of_its_key() -> None:
+    """As of ``coalesce(tenant, '')``: it would be stored as a row of nulls."""
+    (sink,) = config(key="made", deletes="soft").sinks
+    assert isinstance(sink, KeyedSink)
+    for side in (no_row(sink, EVENT), theirs(sink, EVENT)):
+        assert matching(side.replace("`made`", "'made'")) == {"t"}
+        assert matching(side.replace("`made`", "NULL")) == {"c", "d", "tombstone", "t"}
+    assert no_row(sink, ["made"]) == theirs(sink, ["made"]) == "`made` IS NULL"
+    assert no_row(sink, EVENT) in problem_with(cast(Any, SimpleNamespace(columns=EVENT, selectExpr=of_texts)), sink)
+
+
+def of_texts(*_: object) -> object:
+    return SimpleNamespace(schema=[SimpleNamespace(dataType=StringType())])
 
 
 def test_the_tables_of_a_route_have_truncates_of_their_own() -> None:
