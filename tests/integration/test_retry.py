@@ -155,7 +155,7 @@ def test_the_table_taken_back_takes_its_letters_along_whoever_sees_it_first(
     assert lake.pipeline(**wide(lake)).retry_dead_letters().through == 1
     lake.sql(f"RESTORE TABLE {{t}} TO VERSION AS OF {before}")
     if looks == "accept":
-        lake.sql("INSERT OVERWRITE {t} SELECT * FROM {t}")
+        lake.sql("CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t}")
         lake.pipeline(**wide(lake)).accept()
         assert letters(lake, "_retried_epoch") == [(0, None)]
     else:
