@@ -88,6 +88,7 @@ def test_the_page_shows_every_run(found: dict[Cell, tuple[History, Report]]) -> 
     assert "http" not in shown.replace("http://www.w3.org/", "")
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "killed_at",

@@ -19,13 +19,9 @@ from connector.lab.bench.faults import Moment, wait_for
 from connector.lab.bench.pipelines import SHORT_LIVED
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize(
-    "moments",
-    [
-        [Moment.MID_WRITE],
-        pytest.param([Moment.MID_WRITE, Moment.AFTER_COMMIT], marks=pytest.mark.kills),
-    ],
-    ids=["once", "twice"],
+    "moments", [[Moment.MID_WRITE], [Moment.MID_WRITE, Moment.AFTER_COMMIT]], ids=["once", "twice"]
 )
 def test_the_word_count_is_exact_after_crashes(moments: list[Moment], topic: Topic, tmp_path: Path) -> None:
     chance = random.Random(5)

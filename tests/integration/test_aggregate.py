@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = "k STRING, n INT, t TIMESTAMP"
 
 
+@pytest.mark.breadth
 def test_counts_and_sums_per_group(spark: "SparkSession", tmp_path: Path) -> None:
     topic = ListedTopic(
         [[("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 2})], [(None, {"n": 5}), ("a", {"k": "a", "n": 3})]]

@@ -283,6 +283,7 @@ def test_another_pipelines_rows_are_not_part_of_the_audit(lake: Lake, topic: Top
     assert counts(verify(lake, name="second", source={"topics": [other.name]})) == {"expected": 3, "found": 3}
 
 
+@pytest.mark.breadth
 def test_where_nothing_can_be_compared_it_says_so(lake: Lake, topic: Topic) -> None:
     with pytest.raises(NotADeltaTable, match="holds no Delta table"):
         verify(lake)

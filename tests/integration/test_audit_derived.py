@@ -265,6 +265,7 @@ def test_upserts_that_a_pipeline_has_written_are_exact(sink: dict[str, Any], lak
     assert found.totals["found"] == lake.frame("upsert").count() > 2
 
 
+@pytest.mark.breadth
 def test_a_key_with_records_in_two_partitions_has_no_last_one_that_offsets_tell(lake: Lake, topic: Topic) -> None:
     options = {"schema": CHANGES, "sink": {"apply_as_deletes": "op = 'D'"}}
     # "a" is created first, but its delete is read first: there is no row that could tell that it moved.

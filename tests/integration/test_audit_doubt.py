@@ -88,6 +88,7 @@ def test_where_kafkas_key_is_the_sinks_compaction_explains_no_missing_row(lake: 
     assert verify(lake, "upsert", **options).totals["lost"] == 1
 
 
+@pytest.mark.breadth
 def test_an_upsert_by_offset_says_how_much_could_not_be_checked(lake: Lake, topic: Topic) -> None:
     four_changes(topic)
     make(lake, "upsert", ROW, *((k, n, 0, n - 1) for n, k in enumerate("abcd", 1)), upto=UPTO)

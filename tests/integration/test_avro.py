@@ -331,6 +331,7 @@ def test_every_record_is_decoded_once(spark: SparkSession, capsys: pytest.Captur
     assert capsys.readouterr().out.count("from_avro(") == 2
 
 
+@pytest.mark.breadth
 def test_two_sinks_that_plan_at_once_over_one_frame_have_all_options(spark: SparkSession) -> None:
     schema = parse(json.dumps(V1))
     records = spark.range(1).selectExpr("to_binary(string(id), 'utf-8') AS value")
@@ -389,6 +390,7 @@ def test_lengths_that_no_memory_can_hold_stop_nothing(spark: SparkSession) -> No
     assert {row.problem for row in decoded(spark, decoder, *absurd)} == {MALFORMED}
 
 
+@pytest.mark.breadth
 def test_garbage_is_either_right_or_a_problem(spark: SparkSession) -> None:
     """20,000 of random, cut, and changed bytes. What is right is what fastavro reads, and took all bytes."""
     rnd = random.Random(20261121)

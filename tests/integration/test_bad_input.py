@@ -33,6 +33,7 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "kinds", [["two objects", "binary", "tombstone"], pytest.param([*BAD], marks=pytest.mark.breadth)], ids=len
 )
@@ -57,6 +58,7 @@ def test_a_malformed_record_stops_the_run_with_its_coordinates_and_its_start(
     assert len(lake.rows()) == 5
 
 
+@pytest.mark.breadth
 def test_the_position_does_not_pass_a_bad_record(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", number) for number in range(5)], partition=0)
     topic.send(("a", b"broken"), partition=0)
@@ -75,6 +77,7 @@ def test_unknown_fields_are_left_out_and_missing_ones_are_null(lake: Lake, topic
     assert {tuple(row) for row in lake.frame().select("k", "n").collect()} == {(None, 1), ("b", None), (None, None)}
 
 
+@pytest.mark.breadth
 def test_a_null_key_stops_an_upsert_with_its_coordinates(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}), ("a", {"n": 2}), partition=1)
     with pytest.raises(BadRecord, match=rf"{topic.name}-1, offset 1 has a null in its key k: it"):

@@ -112,6 +112,7 @@ def test_records_of_one_key_stay_in_order_in_one_partition(own: Broker) -> None:
         assert values == list(range(key, 700, 7))
 
 
+@pytest.mark.breadth
 def test_partitions_can_be_added(own: Broker) -> None:
     own.create_topic("grows", 1)
     own.add_partitions("grows", 3)

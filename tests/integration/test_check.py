@@ -40,6 +40,7 @@ def test_rows_that_a_sink_would_refuse_are_bad_too(lake: Lake, topic: Topic) -> 
     assert "null" in fault.detail
 
 
+@pytest.mark.breadth
 def test_where_nothing_is_new_the_last_records_are_shown(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1)])
     lake.pipeline().run()

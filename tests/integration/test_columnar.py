@@ -95,6 +95,7 @@ def test_random_records(spark: SparkSession, broker: Broker, seed: int) -> None:
     compared(session, broker, [record(draw) for _ in range(200)], format)
 
 
+@pytest.mark.breadth
 def test_an_odd_record_is_left_to_spark_sql_and_the_others_are_not(
     lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ def test_an_odd_record_is_left_to_spark_sql_and_the_others_are_not(
     assert kept == sorted(kept)
 
 
+@pytest.mark.breadth
 def test_who_wants_sparks_own_reader_gets_it(lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columnar, "read", lambda *_, **__: pytest.fail("the columnar reader ran"))
     topic.send_rows([("a", 1)], partition=0)

@@ -133,6 +133,7 @@ def test_every_op_with_and_without_each_image(spark: SparkSession, broker: Broke
     assert compared(spark, broker, [*values, None], debezium()) == {*values}
 
 
+@pytest.mark.breadth
 def test_what_is_no_plain_envelope_is_left_to_spark_sql(spark: SparkSession, broker: Broker) -> None:
     values = [
         b'{"op":"c","op":"d","after":{"id":1}}', b'{"op":"c","after":{"id":1,"id":2}}', b'{"OP":"c","after":{"id":1}}',
@@ -212,6 +213,7 @@ def test_plain_and_odd_events_become_rows_and_dead_letters_of_one_table(lake: La
     ]
 
 
+@pytest.mark.breadth
 def test_rows_whose_key_is_called_as_a_field_of_the_envelope_are_all_there(lake: Lake, topic: Topic) -> None:
     """The reader must not take the envelope's field for the key: both events have the same op."""
     topic.send(*changes(*({"op": "c", "after": {"op": key, "n": 1}} for key in ("x", "y"))), partition=0)

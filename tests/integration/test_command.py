@@ -105,6 +105,7 @@ def test_run_check_and_status_from_a_file(lake: Lake, topic: Topic, monkeypatch:
     assert "last commit" in shown
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
 def test_a_run_ends_after_so_many_epochs_and_the_next_goes_on(delivery: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", number) for number in range(10)], partition=0)

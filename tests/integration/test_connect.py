@@ -40,6 +40,7 @@ with session({"spark.remote": "local[2]", **json.loads(sys.argv.pop(1))}, name="
 """
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "names",
     [

@@ -89,6 +89,7 @@ def test_a_bad_record_is_kept_whole_with_its_coordinates_and_the_reason(lake: La
     assert all(reason in shown.stdout for reason in ("value", "tombstone", "rule")), shown.output
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "step",
     [
@@ -194,6 +195,7 @@ def test_sinks_that_move_together_share_the_letters_of_the_decoder(lake: Lake, t
     ]
 
 
+@pytest.mark.breadth
 def test_a_rule_stops_the_run_where_nothing_is_set_aside(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 1), ("b", -1)], partition=0)
     # The rule counts for records that the transform would drop, too.

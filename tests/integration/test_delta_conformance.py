@@ -59,6 +59,7 @@ class TestDeltaUpsert(DeltaConformance):
     def of(self, table: DeltaTable, commits: PipelineCommits) -> DeltaAppend | DeltaUpsert | DeltaHistory:
         return DeltaUpsert(table, commits, rule=UpsertRule(["k"]))
 
+    @pytest.mark.breadth
     def test_an_update_with_an_offset_at_or_below_the_stored_one_is_ignored(self) -> None:
         sink = self.make_sink()
         sink.write(self.epoch(sink, 0, 6), self.make_rows(["k"], 5))

@@ -215,6 +215,7 @@ def test_the_databricks_bundle_fits_together(name: str) -> None:
     assert sink["table"].count(".") == 2
 
 
+@pytest.mark.breadth
 def test_serverless_compute_gets_its_secrets_from_their_scope(tmp_path: Path) -> None:
     """dbutils is Databricks' own, and stood in for here."""
     package = tmp_path / "databricks" / "sdk"
@@ -234,6 +235,7 @@ def test_serverless_compute_gets_its_secrets_from_their_scope(tmp_path: Path) ->
     assert subprocess.run([*run, "--", "--help"], capture_output=True, env=environment).returncode == 0
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(("command", "ended_well"), [(["init"], True), (["check", "nowhere.yaml"], False)])
 def test_a_wheel_task_takes_a_good_end_for_one(command: list[str], ended_well: bool) -> None:
     """It is a cell of IPython that calls the entry point, with its parameters in sys.argv."""
@@ -249,6 +251,7 @@ print("ended well:", InteractiveShell.instance().run_cell(cell).success, file=sy
     assert f"ended well: {ended_well}" in done.stderr
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(("command", "ended_well"), [(["init"], True), (["check", "nowhere.yaml"], False)])
 def test_serverless_compute_takes_a_good_end_for_one(command: list[str], ended_well: bool) -> None:
     """It runs a task as a cell of IPython, where an exit is an error, whatever its code."""
@@ -285,6 +288,7 @@ def test_the_dag_is_python_and_its_options_are_there() -> None:
     assert used <= known
 
 
+@pytest.mark.breadth
 def test_the_wheel_for_clusters_leaves_their_spark_alone(tmp_path: Path) -> None:
     name, content = cluster_wheel(())
     assert cluster_wheel(()) == (name, content)

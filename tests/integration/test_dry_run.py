@@ -54,6 +54,7 @@ def ten(topic: Topic) -> Topic:
     return topic
 
 
+@pytest.mark.breadth
 def test_the_ranges_are_those_of_the_next_epoch_and_nothing_is_written(lake: Lake, ten: Topic) -> None:
     before = state(lake, ten)
     found = lake.pipeline(**SIX).dry_run()

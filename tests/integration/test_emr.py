@@ -144,6 +144,7 @@ def test_a_run_is_started_followed_and_ends_with_its_last_lines(emr: Emr) -> Non
     assert properties["spark.executor.memory"] == "4g"
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("state", "stdout", "code"),
     [
@@ -330,6 +331,7 @@ def test_a_log_that_comes_late_is_waited_for_and_one_that_never_comes_isnt_for_e
     assert len(log.splitlines()) < 100, "only its end"
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("change", "told"),
     [

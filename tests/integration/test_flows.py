@@ -236,6 +236,7 @@ def test_flows_that_do_not_fit_together_are_refused_before_anything_is_written(s
         shop.pipeline(value={"format": "json", "schema": f"{LIVE}, clerk STRING"}).run()
 
 
+@pytest.mark.breadth
 def test_flows_of_a_registry_go_into_several_tables(shop: Shop, lake: Lake) -> None:
     """Each flow asks for its own schemas, and several tables get the same rows."""
     first = record(field("id", "long"), field("status", "string"))

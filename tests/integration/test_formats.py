@@ -147,6 +147,7 @@ def send(
     producer.close()
 
 
+@pytest.mark.breadth
 def test_text_and_bytes_with_keys_and_headers(lake: Lake, topic: Topic) -> None:
     send(topic, (b"1", "é".encode()), (None, b""), headers=[("h", b"1"), ("h", b"\xff"), ("i", b"")])
     text = {"value": {"format": "string"}, "key": {"format": "string"}, "headers": True}

@@ -141,6 +141,7 @@ def test_debeziums_events_after_the_header(lake: Lake, topic: Topic) -> None:
     assert "letters_unconfirmed" not in counts(exact)
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("mode", ["strict", pytest.param("permissive", marks=pytest.mark.breadth)])
 def test_records_without_a_right_header_are_set_aside_whole(lake: Lake, topic: Topic, mode: str) -> None:
     format = in_file("k STRING, n INT", mode=mode)
@@ -176,6 +177,7 @@ def test_records_without_a_right_header_are_set_aside_whole(lake: Lake, topic: T
     assert "letters_unconfirmed" not in counts(exact)
 
 
+@pytest.mark.breadth
 def test_an_error_names_the_record_and_what_is_wrong_with_it(lake: Lake, topic: Topic) -> None:
     topic.send((None, framed(1, {"k": "a"})), (None, b'{"k": "b"}'), partition=0)
     with pytest.raises(BadRecord) as caught:
@@ -184,6 +186,7 @@ def test_an_error_names_the_record_and_what_is_wrong_with_it(lake: Lake, topic: 
     assert caught.value.message.endswith('Its value starts with: {"k": "b"}')
 
 
+@pytest.mark.breadth
 def test_what_a_second_look_finds_is_counted_after_the_header(lake: Lake, topic: Topic) -> None:
     topic.send((None, framed(1, b'{"k": nul}')), partition=0)
     with pytest.raises(

@@ -12,6 +12,7 @@ from conftest import Topic, lakelock
 from lakelock import ConfigurationError, Pipeline
 
 
+@pytest.mark.breadth
 def test_a_topic_makes_the_pipeline_that_init_writes(topic: Topic, tmp_path: Path) -> None:
     topic.send(("1", {"id": 1, "at": "2026-11-01T10:00:00Z"}), ("2", {"id": 2, "at": None}))
     kafka = {"bootstrap.servers": topic.broker.bootstrap}

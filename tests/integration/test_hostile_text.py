@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[str, str, int]
 
 
+@pytest.mark.breadth
 @pytest.mark.law
 @draws()
 @given(seed=SEEDS)
@@ -212,6 +213,7 @@ def objects(s3: Store) -> list[Row]:
     return found
 
 
+@pytest.mark.breadth
 @pytest.mark.law
 @pytest.mark.parametrize(
     ("kinds", "epochs", "transform"),
@@ -322,6 +324,7 @@ def test_a_record_is_refused_as_a_whole_whatever_its_columns_are_called(lake: La
     assert audit(parse(options)).ok
 
 
+@pytest.mark.breadth
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 def test_fields_of_any_name_become_columns_or_bad_records_and_the_users_session_stays(lake: Lake, topic: Topic) -> None:
     """Delta takes no braces in a column's name: such fields are told apart by what they are called."""

@@ -144,6 +144,7 @@ def test_a_run_that_inferred_another_schema_than_the_table_has_stops(lake: Lake)
     assert audit(pipeline(lake).config).ok
 
 
+@pytest.mark.breadth
 def test_a_run_with_an_interval_waits_for_the_first_record(lake: Lake) -> None:
     stop, ends = threading.Event(), []
     run = pipeline(lake, trigger={"interval": "1 second"})

@@ -145,6 +145,7 @@ def goes_on(record: bytes) -> bool:
     return True
 
 
+@pytest.mark.breadth
 @pytest.mark.spark4("the columnar reader is built for Spark 4")
 def test_the_columnar_reader_takes_only_texts_that_are_json(spark: SparkSession, broker: Broker) -> None:
     schema = ", ".join(f"{name} STRING" for name in NAMED) + ", list ARRAY<STRING>"
@@ -165,6 +166,7 @@ WITH_NAN = (
 )
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("permissive", [False, True])
 def test_nan_and_infinity_are_no_json_wherever_they_stand(spark: SparkSession, permissive: bool) -> None:
     variant = ['{{"v": {0}}}', '{{"v": {{"x": [{0}]}}}}'] if has_variant(spark) else []
@@ -424,6 +426,7 @@ def test_permissive_json_takes_no_rest_after_a_date_or_a_number(spark: SparkSess
     assert by_pipeline(spark, schema, right, True) == by_auditor(spark, schema, right, True)
 
 
+@pytest.mark.breadth
 def test_a_field_in_another_case_keeps_its_number(lake: Lake, topic: Topic) -> None:
     topic.send(("k", b'{"S": 1.50, "D": 0.25}'), partition=0)
     lake.pipeline(schema="s STRING, d DECIMAL(9,4)", source={"reader": "spark"}).run()

@@ -60,6 +60,7 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("permissive", [False, True])
 def test_names_in_any_case_at_any_depth(spark: SparkSession, permissive: bool) -> None:
     texts = [text for text in CASES if not (permissive and '"true"' in text)]

@@ -82,6 +82,7 @@ def test_all_kinds_of_tables_are_made_so_and_keep_exact_rows(lake: Lake, parted:
     assert sorted(query(lake.path("sums"), rows.replace("n FROM", "total FROM"))) == [("a", FIRST, 1), *latest]
 
 
+@pytest.mark.breadth
 def test_check_shows_the_sql_then_the_differences_and_a_run_only_warns(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -115,6 +116,7 @@ def test_check_shows_the_sql_then_the_differences_and_a_run_only_warns(
     assert len([commit for commit in lake.commits("upsert") if "metaData" in commit]) == 1
 
 
+@pytest.mark.breadth
 def test_what_a_partition_can_not_hold_is_a_bad_record_before_there_is_a_table(lake: Lake) -> None:
     options = laid_out(lake, "append", sink={"partition_by": "k"})
     send(lake, ("a", FIRST, 1), ("", FIRST, 2))
@@ -225,6 +227,7 @@ def test_a_merge_passes_over_files_that_no_key_is_in(lake: Lake, kind: str, how:
     assert found == ([("a", 2), ("b", 7), ("c", 5)] if kind == "sums" else [("b", 4), ("c", 5)])
 
 
+@pytest.mark.breadth
 def test_a_session_that_the_watermark_closes_is_found_in_whichever_file_it_is(lake: Lake) -> None:
     """Its group need not be among those of the epoch, nor between them."""
     sink = {"group_by": "k", "window": {"gap": "1 minute"}, "cluster_by": "k"}

@@ -22,6 +22,7 @@ RANGE = OffsetRange("t", 0, 0, 2)
 EPOCH = Epoch("p", 1, "run", (RANGE,), Offsets({RANGE.at: RANGE.end}), {"t": "id"}, None, None, attempt=1)
 
 
+@pytest.mark.breadth
 def test_an_entry_that_landed_late_is_not_taken_for_the_next_one(spark: SparkSession, tmp_path: Path) -> None:
     """A run's decision gets no answer, and isn't there when the run looks: it begins to give the epoch up."""
 

@@ -126,6 +126,7 @@ def test_a_table_that_is_clustered_stays_so(lake: Lake, topic: Topic) -> None:
     assert len(lake.rows("upsert")) == len(before)
 
 
+@pytest.mark.breadth
 def test_nothing_is_removed_of_a_table_that_keeps_files_too_shortly(lake: Lake, topic: Topic) -> None:
     topic.send_rows([("a", 0)])
     lake.pipeline().run()

@@ -33,6 +33,7 @@ def scraped(port: int) -> dict[str, float]:
         return parsed(answer.read().decode())
 
 
+@pytest.mark.breadth
 def test_a_run_tells_what_is_committed_and_what_is_not(lake: Lake, topic: Topic, port: int) -> None:
     topic.send_rows([("a", number) for number in range(25)], partition=0)
     seen: dict[tuple[Step, int], dict[str, float]] = {}

@@ -49,6 +49,7 @@ def test_records_that_are_set_aside_are_told_with_the_first_of_them(lake: Lake, 
     assert body["run"] == lake.metadata()[-1]["owner"]
 
 
+@pytest.mark.breadth
 def test_a_failed_and_a_fenced_run_are_told(lake: Lake, topic: Topic, hook: Sent) -> None:
     topic.send_rows([("a", 1)], partition=0)
     notify = {"notify": {"url": "${env:HOOK}"}}
@@ -73,6 +74,7 @@ def test_a_failed_and_a_fenced_run_are_told(lake: Lake, topic: Topic, hook: Sent
     assert failed["error"]["hint"]
 
 
+@pytest.mark.breadth
 def test_each_pipeline_of_a_folder_tells_its_own_end(lake: Lake, topic: Topic, hook: Sent) -> None:
     pipelines = []
     for name in ("one", "two", "three"):

@@ -92,6 +92,7 @@ def download(s3: "Store", folder: Path) -> str:
     return str(folder / "lake")
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("partition_by", [pytest.param((), marks=pytest.mark.breadth), ("P 1", "p2")])
 def test_parquet_holds_the_very_values(
     spark: "SparkSession", s3: "Store", tmp_path: Path, partition_by: tuple[str, ...]

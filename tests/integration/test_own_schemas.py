@@ -49,6 +49,7 @@ def told(*arguments: str, code: int = 0) -> str:
     return " ".join(result.output.split())
 
 
+@pytest.mark.breadth
 def test_its_table_has_these_columns_alone(routed: Routed) -> None:
     send(
         routed,

@@ -87,6 +87,7 @@ def test_nothing_but_the_three_packages_lands_in_site_packages(built: Path) -> N
     assert not kept & {"tests", "docs", "notebooks", ".venv"}
 
 
+@pytest.mark.breadth
 def test_a_pipeline_of_options_in_python_needs_nothing_but_the_wheel(python: Path) -> None:
     program = """
 import lakelock

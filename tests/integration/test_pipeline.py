@@ -37,6 +37,7 @@ def test_append_holds_every_record_with_its_coordinates(lake: Lake, topic: Topic
     assert lake.sql("SELECT count(*) FROM {t} WHERE _timestamp < current_timestamp() - INTERVAL 1 HOUR") == [(0,)]
 
 
+@pytest.mark.breadth
 def test_upsert_holds_the_latest_record_per_key(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 100))
     lake.pipeline("upsert", epoch={"max_records": 30}).run()
@@ -46,6 +47,7 @@ def test_upsert_holds_the_latest_record_per_key(lake: Lake, topic: Topic) -> Non
     assert lake.rows("upsert") == latest(some(0, 120))
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", KINDS)
 def test_offsets_epoch_and_owner_are_in_the_commit_of_the_rows(kind: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10))
@@ -65,6 +67,7 @@ def test_offsets_epoch_and_owner_are_in_the_commit_of_the_rows(kind: str, lake: 
     assert timedelta(0) <= datetime.fromisoformat(metadata["read_to"]) - before < timedelta(minutes=1)
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_idle_run_commits_nothing(kind: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10))
@@ -75,6 +78,7 @@ def test_an_idle_run_commits_nothing(kind: str, lake: Lake, topic: Topic) -> Non
     assert lake.version(kind) == version
 
 
+@pytest.mark.breadth
 def test_epochs_are_bounded_and_their_offsets_only_grow(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 100))
     assert lake.pipeline(epoch={"max_records": 30}).run().epochs == 4
@@ -138,6 +142,7 @@ def test_a_foreign_commit_with_a_stale_copy_of_the_metadata_is_not_ours(lake: La
     assert lake.rows() == sorted(some(0, 15))
 
 
+@pytest.mark.breadth
 def test_nothing_of_a_run_stays_in_the_users_session(lake: Lake, topic: Topic) -> None:
     assert lake.spark is not None
     topic.send_rows(some(0, 10))
@@ -191,6 +196,7 @@ def test_times_keep_their_microseconds_whatever_the_session_writes(lake: Lake, t
     assert lake.sql("SELECT unix_micros(at) % 1000000 FROM {t}") == [(123456,)]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
 def test_the_users_session_stays_the_active_one(delivery: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 3))
@@ -212,6 +218,7 @@ def test_the_users_session_stays_the_active_one_whatever_a_run_makes(lake: Lake,
     assert lake.rows("upsert") == latest(some(0, 6))
 
 
+@pytest.mark.breadth
 def test_start_at_latest_reads_what_comes_after_the_first_run(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10))
     pipeline = lake.pipeline(source={"start": "latest"})
@@ -221,6 +228,7 @@ def test_start_at_latest_reads_what_comes_after_the_first_run(lake: Lake, topic:
     assert lake.rows() == sorted(some(10, 5))
 
 
+@pytest.mark.breadth
 def test_start_at_offsets_and_at_a_time(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 10), partition=0)
     topic.send_rows(some(10, 10), partition=1)
@@ -299,6 +307,7 @@ def test_a_row_that_a_person_put_in_is_replaced_by_the_first_update(lake: Lake, 
     assert lake.rows("upsert") == [("a", 1), ("b", 2), ("c", 99)]
 
 
+@pytest.mark.breadth
 def test_a_column_added_by_a_person_between_runs_is_left_alone(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 3))
     lake.pipeline().run()
@@ -311,6 +320,7 @@ def test_a_column_added_by_a_person_between_runs_is_left_alone(lake: Lake, topic
 NAMES = ["a b", "dotted.name", "tick`ed", "quo'ted", 'dou"ble', "semi;colon", "back\\slash", "latest", "first", "größe"]
 
 
+@pytest.mark.breadth
 def test_columns_and_paths_may_be_called_anything(lake: Lake, topic: Topic) -> None:
     schema = ", ".join(f"`{name.replace('`', '``')}` INT" for name in NAMES)
     path = str(lake.folder / "a `b` 'c' [d] {e} ; -- x%41")
@@ -366,6 +376,7 @@ def test_check_touches_nothing(lake: Lake, topic: Topic) -> None:
     assert not lake.path().exists()
 
 
+@pytest.mark.breadth
 def test_a_partition_added_while_running_is_picked_up_from_its_beginning(lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 4))
     stop = threading.Event()

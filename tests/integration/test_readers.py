@@ -87,6 +87,7 @@ def test_other_engines_see_the_rows_that_spark_sees(lake: Lake, kind: str) -> No
     assert (asked.min_reader_version, asked.reader_features) == (1, None)
 
 
+@pytest.mark.breadth
 def test_read_arrow_gives_current_rows_or_says_that_it_cannot(lake: Lake) -> None:
     written = file(lake, "upsert_on_read")
     with pytest.raises(ConfigurationError, match="There is no table"):

@@ -130,6 +130,7 @@ def test_another_table_that_got_the_name_of_a_clones_source_says_nothing(made: s
     assert position.source == "rows"
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["append"])
 def test_a_copy_without_its_log_goes_on_from_its_rows(kind: str, lake: Lake, topic: Topic) -> None:
     three_epochs(lake, topic, kind)

@@ -140,6 +140,7 @@ def test_the_merges_of_a_consumer_group_are_nobody_elses_changes(lake: Lake, top
         moving.run()
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("made_again", ["no", pytest.param("empty", marks=pytest.mark.breadth), "filled"])
 def test_a_table_that_is_removed_under_a_run_stops_it(made_again: str, lake: Lake, topic: Topic) -> None:
     """And nothing of the run becomes the new table's truth."""
@@ -156,6 +157,7 @@ def test_a_table_that_is_removed_under_a_run_stops_it(made_again: str, lake: Lak
     assert left(lake) == {"no": [], "empty": [], "filled": [("mine", 1)]}[made_again]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("made_again", ["no", pytest.param("empty", marks=pytest.mark.breadth)])
 def test_between_two_rounds_too(made_again: str, lake: Lake, topic: Topic) -> None:
     topic.send_rows(some(0, 5))

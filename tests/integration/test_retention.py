@@ -32,6 +32,7 @@ def test_what_is_lost_is_named_by_range_number_and_time(lake: Lake, topic: Topic
     assert f"All that Kafka held at {datetime.now(timezone.utc):%Y-%m-}" in said
 
 
+@pytest.mark.breadth
 def test_it_goes_on_a_stated_time_ahead_of_the_oldest_record(lake: Lake, topic: Topic) -> None:
     now = datetime.now(timezone.utc) - timedelta(hours=1)
     for minute in range(10):
@@ -44,6 +45,7 @@ def test_it_goes_on_a_stated_time_ahead_of_the_oldest_record(lake: Lake, topic: 
     assert lake.metadata()[-1]["lost"] == [[topic.name, 0, 2, 7]]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("start", ["earliest", pytest.param("latest", marks=pytest.mark.breadth)])
 def test_what_expires_before_the_first_look_is_lost_like_any_record(start: str, lake: Lake, topic: Topic) -> None:
     """Of a partition that was added, and of a topic that appears under a pattern."""

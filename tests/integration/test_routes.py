@@ -58,6 +58,7 @@ UPSERT = {"type": "delta_upsert", "key": "k"}
 BREADTH = pytest.mark.breadth
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("sink", [pytest.param(None, marks=BREADTH), UPSERT])
 def test_each_record_is_in_the_table_that_it_names(routed: Routed, sink: Any) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2), ("a", "z", 3))
@@ -256,6 +257,7 @@ def test_odd_values_have_tables_of_their_own(routed: Routed) -> None:
     assert routed.run().epochs == 0
 
 
+@pytest.mark.breadth
 def test_too_many_tables_stop_the_run_before_anything_is_made(routed: Routed) -> None:
     routed.send(*((f"t{number}", "k", number) for number in range(5)))
     with pytest.raises(ConfigurationError, match=r"route.max_tables \(3\) allows. Nothing of it was written"):
@@ -306,6 +308,7 @@ def test_a_rule_that_a_table_gets_during_a_run_counts(routed: Routed) -> None:
     assert "nothing in doubt" in Pipeline.from_options(routed.options()).recover().found.value
 
 
+@pytest.mark.breadth
 def test_values_bound_the_tables(routed: Routed) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2))
     routed.run(route={"values": ["a"], "other": "ignore"})
@@ -325,6 +328,7 @@ def test_a_table_of_one_value_may_differ(routed: Routed) -> None:
     assert (routed.rows("a"), routed.rows("b")) == ([("x", 2)], [("y", 2), ("y", 3)])
 
 
+@pytest.mark.breadth
 def test_a_header_names_the_table_and_tombstones_delete(routed: Routed) -> None:
     rows = [("a", "x", 1), ("b", "x", 2), ("a", "y", 3), ("a", "x", None)]
     routed.send_named(*((kind, k, None if n is None else {"k": k, "n": n}) for kind, k, n in rows))
@@ -516,6 +520,7 @@ def test_another_setting_of_the_session_never_takes_part_in_an_epoch_in_doubt(
     assert routed.rows("a") == [("x", 1)]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(("folder", "how"), [("a", "have one place"), ("a/b", "lie in each other's folder")])
 def test_two_values_with_one_place_or_one_in_the_other_are_refused(routed: Routed, folder: str, how: str) -> None:
     routed.send(("a", "x", 1), ("b", "y", 2))
@@ -551,6 +556,7 @@ def test_an_expression_that_cannot_name_a_table(routed: Routed, by: str, said: s
 # ------------------------------------------------------------------------------------------- what the commands say
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("sink", [None, pytest.param(UPSERT, marks=BREADTH)])
 def test_the_auditor_finds_each_record_in_its_own_table_alone(routed: Routed, sink: Any) -> None:
     assert routed.lake.spark is not None

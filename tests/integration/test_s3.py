@@ -159,6 +159,7 @@ def test_a_log_store_that_is_set_when_spark_is_up_has_no_effect_and_is_refused(b
         bucket.spark.conf.unset("spark.delta.logStore.s3.impl")
 
 
+@pytest.mark.breadth
 def test_rows_are_staged_on_s3_and_removed(bucket: Bucket) -> None:
     staging = Staging(bucket.spark, bucket.path("staged"))
     rows = bucket.spark.range(5)

@@ -108,6 +108,7 @@ WITH_MORE = {
 }  # fmt: skip
 
 
+@pytest.mark.breadth
 def test_fields_inside_of_columns_are_bad_records_with_fail(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "at": {"city": "x"}, "stops": [], "by_name": {}}), partition=0)
     options: dict[str, Any] = {"schema": NESTED, "on_new_column": "fail", "unmatched": "warn"}
@@ -226,6 +227,7 @@ def test_new_fields_are_learned_once_for_both_tables_of_two_phase_commit(lake: L
     assert lake.sql("SELECT n, more FROM {t}", "upsert") == [(2, "x")]
 
 
+@pytest.mark.breadth
 @learns
 def test_a_crash_before_the_commit_leaves_the_table_without_the_column(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}))

@@ -206,6 +206,7 @@ def write(folder: Path, options: dict[str, Any]) -> None:
     (folder / f"{options['name']}.yaml").write_text(yaml.safe_dump({**options, "spark": SHORT_LIVED}))
 
 
+@pytest.mark.breadth
 def test_the_commands_take_a_folder(lake: Lake, made: Callable[..., dict[str, Any]], folder: Path) -> None:
     for name in ("a", "b"):
         write(folder, made(name, kind="upsert"))
@@ -476,6 +477,7 @@ def test_a_table_that_had_no_record_before_it_moved_misses_none(lake: Lake, topi
     assert (verified.exit_code, json.loads(verified.stdout)["ok"]) == (0, True), verified.stdout
 
 
+@pytest.mark.breadth
 def test_a_sink_keeps_its_name_whatever_other_sinks_there_are(lake: Lake, topic: Topic) -> None:
     """Under another name a run that is still at work wouldn't be fenced."""
     topic.send_rows([("a", 1)], partition=0)

@@ -48,6 +48,7 @@ def refused(lake: Lake, kind: str, other: Pipeline) -> SchemaMismatch:
     return errors[0]
 
 
+@pytest.mark.breadth
 def test_another_aggregate_is_refused_with_both_texts(lake: Lake) -> None:
     send(lake, 1)
     pipeline(lake, "aggregate", SUMS).run()

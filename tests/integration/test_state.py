@@ -99,6 +99,7 @@ def little(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "text",
     [
@@ -247,6 +248,7 @@ OF_NOTHING = {
 }
 
 
+@pytest.mark.breadth
 def test_nulls_add_nothing(little: SparkSession) -> None:
     rows = [(None, "t", 0, n, None) for n in range(3)]
     schema = "x DOUBLE, _topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
@@ -298,6 +300,7 @@ def test_what_has_no_exact_result_fails_the_query(little: SparkSession, ansi: st
             assert (data["kind"], data["aggregate"]) == (kind, text)
 
 
+@pytest.mark.breadth
 def test_percentiles_are_within_a_hundredth_and_the_same_every_time(little: SparkSession) -> None:
     dice = random.Random(7)
     column = sorted([0.0, *(dice.choice((-1, 1)) * dice.lognormvariate(0, 9) for _ in range(999))])

@@ -112,6 +112,7 @@ def test_steps_shape_rows_refuse_what_they_would_change_and_are_verified(
         assert secret.lower().encode() not in files.lower()
 
 
+@pytest.mark.breadth
 def test_the_last_record_that_a_filter_keeps_is_the_row_of_its_key(lake: Lake, topic: Topic) -> None:
     """The columnar reader passes over records that a later one replaces: it doesn't know what a filter leaves out."""
     topic.send_rows([("a", 1), ("a", -5), ("b", -1)], partition=0)

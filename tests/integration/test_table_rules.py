@@ -193,6 +193,7 @@ def test_a_rule_that_the_table_gets_during_a_run_is_found_by_the_first_row_that_
         assert sorted(lake.sql("SELECT n FROM {t}", kind)) == sorted((n,) for n in right)
 
 
+@pytest.mark.breadth
 def test_check_says_which_rules_the_table_has(lake: Lake) -> None:
     made(lake, "append")
     shown = CliRunner().invoke(app, ["check", str(lake.file(schema=SCHEMA))])
@@ -203,6 +204,7 @@ def test_check_says_which_rules_the_table_has(lake: Lake) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     "kind", ["upsert", *(pytest.param(kind, marks=breadth) for kind in ("on_read", "history", "sums"))]
 )
@@ -301,6 +303,7 @@ def test_a_truncate_explains_no_missing_row_from_before_the_first_epoch_that_is_
     assert counts(verify(lake, "upsert", sink=sink)) == {"held_before": left, "gone_before": len(held) - left}
 
 
+@pytest.mark.breadth
 @pytest.mark.spark4("on_new_column: add, of JSON, goes by VARIANT")
 def test_what_would_say_nothing_of_old_rows_is_not_added(lake: Lake) -> None:
     lake.sql("CREATE TABLE {t} (n INT) USING delta", "upsert")
@@ -494,6 +497,7 @@ def test_an_order_that_was_never_used_may_be_taken_back(lake: Lake) -> None:
         lake.pipeline("upsert", **sequence).check()
 
 
+@pytest.mark.breadth
 def test_epochs_without_rows_may_have_brought_deletes(lake: Lake) -> None:
     lake.topic.send(("a", None), partition=0)
     lake.pipeline("upsert").run()

@@ -40,6 +40,7 @@ def yes(plan: Rewind) -> bool:
     return True
 
 
+@pytest.mark.breadth
 def test_a_rewind_to_an_event_time_reads_all_of_it_again(lake: Lake, topic: Topic) -> None:
     send(topic, 0, 1, 2)
     totals(lake).run()
@@ -287,6 +288,7 @@ def test_a_replay_into_a_new_table_and_the_swap(lake: Lake, topic: Topic, tmp_pa
     assert sorted(query(new, "SELECT k, n FROM t")) == [("a", 30), ("b", 20)]
 
 
+@pytest.mark.breadth
 def test_a_replay_ends_where_it_is_told(lake: Lake, topic: Topic, tmp_path: Path) -> None:
     for minute in range(6):
         topic.send_rows([("a", minute)], partition=minute % 2, at=at(minute))

@@ -204,6 +204,7 @@ def test_a_key_that_the_rows_dont_have_is_refused(place: Place) -> None:
         place.sink(key=["id"]).prepare(place.epoch(1), place.rows("a"))
 
 
+@pytest.mark.breadth
 def test_rows_of_one_key_come_in_the_order_of_their_offsets_over_portions_and_epochs(place: Place) -> None:
     for end in (3000, 6000):
         epoch, sink = place.epoch(end), place.sink(batch=700)
@@ -368,6 +369,7 @@ CHILD = """
 """
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("step", ["sending", "offsets sent"])
 def test_a_process_killed_in_its_transaction_leaves_nothing_to_be_seen(step: str, place: Place) -> None:
     epoch, sink = place.epoch(2), place.sink()
@@ -450,6 +452,7 @@ def test_a_commit_whose_answer_was_lost_is_found_by_asking(
     assert len(place.read("read_uncommitted")) == (2 if landed else 4)
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("api_key", [26, 22, 0, 25, 28], ids=["EndTxn", "InitProducerId", "Produce", "Add", "Offsets"])
 def test_an_answer_lost_on_its_way_loses_and_doubles_nothing(api_key: int, place: Place) -> None:
     with place.broker.proxy() as proxy:

@@ -120,6 +120,7 @@ def test_an_open_transaction_ends_what_can_be_read_and_is_not_waited_for(lake: L
     assert lake.rows() == sorted(some(0, 6) + some(10, 2))
 
 
+@pytest.mark.breadth
 def test_an_epoch_is_bounded_by_bytes(lake: Lake, topic: Topic) -> None:
     topic.send(*(("k", {"k": "x" * 980, "n": n}) for n in range(20)), partition=0)
     topic.send(*(("k", {"k": "", "n": n}) for n in range(20)), partition=1)
@@ -135,6 +136,7 @@ def test_an_epoch_is_bounded_by_bytes(lake: Lake, topic: Topic) -> None:
     assert max(sizes) <= 8_400
 
 
+@pytest.mark.breadth
 def test_status_tells_for_how_long_the_next_record_waits(lake: Lake, topic: Topic) -> None:
     long_ago = datetime.now(timezone.utc) - timedelta(hours=1)
     for minute in range(3):

@@ -17,6 +17,7 @@ from sinks.errors import ConfigurationError
 pytestmark = pytest.mark.compiled
 
 
+@pytest.mark.breadth
 def test_several_rows_of_a_record_keep_its_coordinates(lake: Lake, topic: Topic) -> None:
     topic.send(*((None, {"line": line}) for line in ("to be or", "not to be", "")), partition=1)
     lake.pipeline(
@@ -27,6 +28,7 @@ def test_several_rows_of_a_record_keep_its_coordinates(lake: Lake, topic: Topic)
     assert rows == [("be", 1, 0), ("or", 1, 0), ("to", 1, 0), ("be", 1, 1), ("not", 1, 1), ("to", 1, 1)]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("sql", "columns"),
     [
@@ -46,6 +48,7 @@ def test_columns_of_a_transform(sql: str, columns: list[str], lake: Lake, topic:
     assert lake.sql("SELECT _partition, _offset FROM {t}") == [(1, 0)]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
@@ -154,12 +157,14 @@ def test_a_filter_never_leaves_deletes_out_in_silence(kind: str, where: str, lak
     assert lake.sql(f"SELECT k FROM {{t}} WHERE {alive} AND k <> 'b'", kind) == [("c",)]
 
 
+@pytest.mark.breadth
 def test_a_filter_by_the_key_takes_deletes_as_it_takes_rows(lake: Lake, topic: Topic) -> None:
     topic.send(("a", {"k": "a", "n": 1}), ("b", {"k": "b", "n": 2}), ("a", None), partition=0)
     lake.pipeline("upsert", transform="SELECT * FROM records WHERE k IS NOT NULL AND k <> 'c'").run()
     assert lake.rows("upsert") == [("b", 2)]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("transform", "deletes", "said"),
     [

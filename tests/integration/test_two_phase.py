@@ -41,6 +41,7 @@ def log(lake: Lake) -> list[tuple[Any, ...]]:
     return query(lake.path("log"), "SELECT entry, state, epoch FROM t ORDER BY entry, epoch")
 
 
+@pytest.mark.breadth
 def test_two_tables_get_every_epoch_together(lake: Lake) -> None:
     lake.topic.send_rows([("a", 1), ("b", 2), ("a", 3)], partition=0)
     pipeline = Pipeline.from_options(two_tables(lake, epoch={"max_records": 2}))
@@ -122,6 +123,7 @@ class Stopped(BaseException):
     """As a kill: nothing of the run goes on."""
 
 
+@pytest.mark.breadth
 def test_readers_of_a_snapshot_see_the_sum_that_never_changes(lake: Lake) -> None:
     """Reads while the pipeline runs, and while it stands still where it was killed."""
     assert lake.spark is not None
@@ -331,6 +333,7 @@ def test_a_sink_that_does_not_stand_where_the_log_says_is_named(lake: Lake) -> N
     assert lake.rows("upsert") == NEWEST
 
 
+@pytest.mark.breadth
 def test_a_sink_of_a_pipeline_that_ran_alone_is_not_mistaken(lake: Lake) -> None:
     lake.topic.send_rows(ROWS, partition=0)
     options = two_tables(lake)
@@ -341,6 +344,7 @@ def test_a_sink_of_a_pipeline_that_ran_alone_is_not_mistaken(lake: Lake) -> None
     assert lake.rows("append") == sorted(ROWS)
 
 
+@pytest.mark.breadth
 def test_one_table_needs_no_coordinator(lake: Lake) -> None:
     lake.topic.send_rows(ROWS, partition=0)
     options = {**lake.options("append"), "coordinator": {"path": str(lake.path("log"))}}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.classic("the server is a process of its own")
 
 
+@pytest.mark.breadth
 def test_the_page_shows_a_pipeline_and_what_arrives_meanwhile(lake: Lake) -> None:
     lake.topic.send_rows([("a", 1), ("b", 2)], partition=0)
     lake.topic.send(("c", b"broken"), partition=1)

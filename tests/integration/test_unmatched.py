@@ -99,6 +99,7 @@ def test_a_field_that_is_renamed_later_is_a_warning(lake: Lake, topic: Topic, ca
     assert_told("renamed_later", warnings(caplog)[0], topic=topic.name)
 
 
+@pytest.mark.breadth
 def test_a_field_that_is_merely_absent_later_is_none(
     lake: Lake, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_field_that_is_merely_absent_later_is_none(
         lake.pipeline(schema=schema, unmatched="fail").run()
 
 
+@pytest.mark.breadth
 def test_a_batch_of_a_consumer_group_is_not_taken_for_the_first(lake: Lake, topic: Topic) -> None:
     pipeline = lake.pipeline(schema="k STRING, n INT, customer STRING", delivery="manual_commit")
     send(topic, "a")

@@ -549,6 +549,7 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("op", ["d", pytest.param("t", marks=pytest.mark.breadth)])
 @pytest.mark.parametrize("first", [False, pytest.param(True, marks=pytest.mark.breadth)])
 def test_a_delete_counts_that_another_member_brings_between_a_look_at_the_deletes_and_the_merge(
@@ -642,6 +643,7 @@ def test_a_table_of_other_options_is_refused(
     lake.pipeline("upsert", **options, sink=before).run()
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(
     ("sink", "said"),
     [
@@ -717,6 +719,7 @@ def test_a_key_that_moved_is_found_by_its_tombstone(order: dict[str, str], lake:
         pipeline.run()
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("kind", ["upsert", pytest.param("aggregate", marks=pytest.mark.breadth)])
 def test_the_first_epoch_of_a_new_table_is_inserted_and_reads_the_table_as_a_merge_does(
     kind: str, lake: Lake, topic: Topic

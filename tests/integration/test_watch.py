@@ -33,6 +33,7 @@ def said(*arguments: object, code: int = 0) -> str:
     return result.stdout
 
 
+@pytest.mark.breadth
 def test_the_history_of_a_table_tells_epochs_and_a_restore(lake: Lake) -> None:
     file = written(lake, "letters", epoch={"max_records": 2})
     assert "no epoch yet" in said("history", file)
