@@ -57,6 +57,10 @@ class _Unfit(Exception):
     """A value, or every value with a schema, can't be read as the reader's schema."""
 
 
+class _OtherMeaning(Exception):
+    """No value of the writer's schema is read, also not one without this part: the pipeline refuses the schema."""
+
+
 class Fit:
     """What the values of one schema become when they are read by another."""
 
@@ -65,7 +69,10 @@ class Fit:
 
     def made(self) -> Make:
         """Of the value that fastavro gives, that of ``spark_type``, as Arrow takes it. Raises _Unfit: no value fits."""
-        return self._fit(self._writer.root, self._reader.root, ())
+        try:
+            return self._fit(self._writer.root, self._reader.root, ())
+        except _OtherMeaning as error:
+            raise _Unfit from error
 
     def _fit(self, written: Node, read: Node, above: tuple[int, ...], beside: Sequence[Node] = ()) -> Make:
         """``beside``: the types of the writer's union, if it has one."""
@@ -158,8 +165,8 @@ class Fit:
         """The value of a default, which stands for the first type of a union. Raises _Unfit: its type can't hold it."""
         definition = self._reader.at(node)
         first = definition[0] if isinstance(definition, list) else definition
-        make = self._fit(first, node, ())
         try:
+            make = self._fit(first, node, ())
             return make(_from_json(self._reader, first, value))
         except Exception as error:  # fastavro checks what is outermost in it only
             raise _Unfit from error
@@ -167,13 +174,15 @@ class Fit:
 
 def _same_meaning(written: Node, read: Node) -> None:
     of_writer, of_reader = meaning(written), meaning(read)
+    if of_writer[:1] == ("decimal",) and kind_of(read) == "string":
+        raise _OtherMeaning  # the bytes of a number are no text
     if of_writer == of_reader or not of_reader or (not of_writer and kind_of(written) == kind_of(read)):
         return  # where the schema names it later, the value has always been that
     if of_writer[:1] == of_reader[:1] == ("decimal",):
         (_, digits, scale), (_, most, same) = of_writer, of_reader
         if scale == same and digits <= most:
             return
-    raise _Unfit
+    raise _OtherMeaning
 
 
 def _same_name(written: Node, read: Node) -> None:

@@ -21,6 +21,7 @@ PROMOTED = {
 }
 ROUNDED = {("int", "float"), ("long", "float"), ("long", "double")}
 """Promotions after which different numbers may be the same."""
+_BY_A_FILE = "a schema_file with the type as it was sent reads these records, dead_letters keeps them aside"
 _UNITS = ("millis", "micros", "nanos")
 _MEANINGFUL = {
     "decimal",
@@ -125,6 +126,9 @@ def _same_meaning(written: Node, read: Node, where: str) -> None:
     if of_writer not in _MEANINGFUL and of_reader in _MEANINGFUL and kind_of(written) != kind_of(read):
         # Of the same type it may be named later what the value has always been. The bytes of a text are no number.
         raise _Clash(f"{where} is {kind_of(written)}, which Avro would misread as {_meaning(read)}")
+    if of_writer == "decimal" and kind_of(read) == "string":
+        # A registry takes the change, as bytes may become text. The text would be the bytes of the number: { for 1.23.
+        raise _Clash(f"{where} is {_meaning(written)}, of which Avro would take the bytes for the text; {_BY_A_FILE}")
     if not {of_writer, of_reader} <= _MEANINGFUL:
         return
     if of_writer == of_reader == "decimal":

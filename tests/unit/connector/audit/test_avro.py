@@ -101,6 +101,11 @@ OLD = record(field("k", "string"), field("n", "int"))
         (logical("int", "date"), "long", 5, 5),
         ("int", logical("long", "timestamp-micros"), 5, BAD),
         ("string", logical("bytes", "decimal", precision=18, scale=2), "12.50", BAD),
+        (logical("bytes", "decimal", precision=10, scale=2), "string", Decimal("1.23"), BAD),
+        (["null", logical("bytes", "decimal", precision=10, scale=2)], ["null", "string"], Decimal("1.23"), BAD),
+        # The pipeline refuses the whole schema: a null in it is no row either.
+        (["null", logical("bytes", "decimal", precision=10, scale=2)], ["null", "string"], None, BAD),
+        ("bytes", "string", b"A", "A"),
         ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, {"type": "enum", "name": "E", "symbols": ["A"]},
          "B", BAD),
         ({"type": "enum", "name": "E", "symbols": ["A", "B"]},
