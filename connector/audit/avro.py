@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from connector.audit.avro_end import end_of
+from connector.audit.avro_meaning import OtherMeaning, check_meaning
 from connector.audit.avro_names import of_other_types
 from connector.audit.avro_schema import (
     Node,
@@ -57,10 +58,6 @@ class _Unfit(Exception):
     """A value, or every value with a schema, can't be read as the reader's schema."""
 
 
-class _OtherMeaning(Exception):
-    """No value of the writer's schema is read, also not one without this part: the pipeline refuses the schema."""
-
-
 class Fit:
     """What the values of one schema become when they are read by another."""
 
@@ -71,7 +68,7 @@ class Fit:
         """Of the value that fastavro gives, that of ``spark_type``, as Arrow takes it. Raises _Unfit: no value fits."""
         try:
             return self._fit(self._writer.root, self._reader.root, ())
-        except _OtherMeaning as error:
+        except OtherMeaning as error:
             raise _Unfit from error
 
     def _fit(self, written: Node, read: Node, above: tuple[int, ...], beside: Sequence[Node] = ()) -> Make:
@@ -89,7 +86,7 @@ class Fit:
         kind, wanted = kind_of(written), kind_of(read)
         if kind != wanted and wanted not in _PROMOTED.get(kind, ()):
             raise _Unfit
-        _same_meaning(written, read)
+        check_meaning(written, read)
         if kind in ("enum", "fixed"):
             _same_name(written, read)
         if kind == "record":
@@ -170,19 +167,6 @@ class Fit:
             return make(_from_json(self._reader, first, value))
         except Exception as error:  # fastavro checks what is outermost in it only
             raise _Unfit from error
-
-
-def _same_meaning(written: Node, read: Node) -> None:
-    of_writer, of_reader = meaning(written), meaning(read)
-    if of_writer[:1] == ("decimal",) and kind_of(read) == "string":
-        raise _OtherMeaning  # the bytes of a number are no text
-    if of_writer == of_reader or not of_reader or (not of_writer and kind_of(written) == kind_of(read)):
-        return  # where the schema names it later, the value has always been that
-    if of_writer[:1] == of_reader[:1] == ("decimal",):
-        (_, digits, scale), (_, most, same) = of_writer, of_reader
-        if scale == same and digits <= most:
-            return
-    raise _OtherMeaning
 
 
 def _same_name(written: Node, read: Node) -> None:

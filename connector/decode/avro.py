@@ -20,6 +20,7 @@ from connector.decode.avro_evolution import checked_decimals, grown, new_fields,
 from connector.decode.avro_names import SubjectNames
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, full_name, parse
+from connector.decode.avro_units import without_names
 from connector.decode.format import NOTHING, NeverPlain, SchemaFixed, problem_of
 from connector.decode.held import is_own, lacks, taken_names
 from connector.decode.registry.record_schemas import RecordSchemas
@@ -63,7 +64,7 @@ def _options(reader: AvroSchema) -> dict[str, str]:
 
 
 def _envelope(schema: AvroSchema) -> str:
-    fields = [{"name": "value", "type": schema.root}, {"name": "end", "type": "double"}]
+    fields = [{"name": "value", "type": without_names(schema.root)}, {"name": "end", "type": "double"}]
     return json.dumps({"type": "record", "name": "lakelock_envelope", "fields": fields})
 
 

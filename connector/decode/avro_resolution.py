@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from connector.decode.avro_schema import AvroSchema, Node, full_name, kind_of
 from connector.decode.avro_unions import aliases, record_of
+from connector.decode.avro_units import other_unit
 
 PROMOTED = {
     "int": ("long", "float", "double"),
@@ -129,6 +130,9 @@ def _same_meaning(written: Node, read: Node, where: str) -> None:
     if of_writer == "decimal" and kind_of(read) == "string":
         # A registry takes the change, as bytes may become text. The text would be the bytes of the number: { for 1.23.
         raise _Clash(f"{where} is {_meaning(written)}, of which Avro would take the bytes for the text; {_BY_A_FILE}")
+    units = other_unit(written, read)
+    if units is not None:
+        raise _Clash(f"{where} is {units[0]}, which would be misread as {units[1]}; {_BY_A_FILE}")
     if not {of_writer, of_reader} <= _MEANINGFUL:
         return
     if of_writer == of_reader == "decimal":

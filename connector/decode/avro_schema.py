@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from connector.decode.avro_units import named, without_names
 from sinks.errors import UnusableSchema
 
 Node: TypeAlias = Any
@@ -21,7 +22,7 @@ _DEEPEST_JSON = 500
 """Levels of JSON: a level of types takes up to five, and a default value may have any number."""
 _HINT = "Correct the schema: the Avro specification says what it may hold. In a registry, register it as a new version."
 # Other attributes don't affect the encoding, with one exception: with "avro.java.string" Avro would make Java strings,
-# in which bytes that aren't UTF-8 are silently replaced.
+# in which bytes that aren't UTF-8 are silently replaced. Connect's names of units say what a number counts.
 _LOGICAL = ("logicalType", "precision", "scale")
 _KEPT_OF_A_NAMED_TYPE = ("symbols", "size", "aliases", "default", *_LOGICAL)
 _KEPT_OF_A_FIELD = ("name", "default", "aliases")
@@ -45,8 +46,8 @@ class AvroSchema:
 
     @property
     def text(self) -> str:
-        """The schema as JSON text."""
-        return json.dumps(self.root)
+        """The schema as JSON text. Schemas that differ in nothing but Connect's names of units have the same."""
+        return json.dumps(without_names(self.root))
 
     def definition(self, node: Node) -> Node:
         """The definition of a node, which may be a name."""
@@ -139,7 +140,7 @@ class _Reading:
             items = "items" if kind == "array" else "values"
             return {"type": kind, items: self.read(self._part(node, items), namespace, level + 1)}
         if kind in _PRIMITIVE:
-            return {"type": kind, **_kept(node, _LOGICAL)}
+            return {"type": kind, **_kept(node, _LOGICAL), **named(node, kind)}
         return self._named(kind, namespace, level)
 
     def _malformed(self, why: str) -> UnusableSchema:

@@ -5,6 +5,9 @@ import re
 from typing import Any
 
 import pytest
+from avro_bytes import encoded
+from avro_cases import BAD
+from both_decoders import avro_by_auditor
 
 from connector.decode.avro_evolution import unrounded
 from connector.decode.avro_resolution import misfit
@@ -212,8 +215,8 @@ def test_a_schema_that_evolved_can_be_read(writer: Any, reader: Any) -> None:
         (
             record(a=["null", decimal(10, 2)["type"]]),
             record(a=["null", "string"]),
-            "a is decimal(10,2), of which Avro would take the bytes for the text; a schema_file with the type as it was "
-            "sent reads these records, dead_letters keeps them aside",
+            "a is decimal(10,2), of which Avro would take the bytes for the text; a schema_file with the type as it "
+            "was sent reads these records, dead_letters keeps them aside",
         ),
         (
             record(a="int"),
@@ -272,3 +275,42 @@ def test_what_would_be_rounded_in_a_union_of_several_types_is_refused(writer: An
 
 def test_in_a_union_the_type_that_avro_takes_counts() -> None:
     assert fits(record(a="long"), record(a=["double", "long"])) is None
+
+
+def named(name: str, kind: str = "long", **more: Any) -> dict[str, Any]:
+    """A type as Kafka Connect writes it, in a record that may lack the value."""
+    of = {"type": kind, "connect.version": 1, "connect.name": name, **more}
+    return {"type": "record", "name": "Value", "fields": [{"name": "at", "type": ["null", of], "default": None}]}
+
+
+PLAIN = {"type": "record", "name": "Value", "fields": [{"name": "at", "type": ["null", "long"], "default": None}]}
+DAYS = named("io.debezium.time.Date", "int")
+MILLIS, MICROS = named("io.debezium.time.Timestamp"), named("io.debezium.time.MicroTimestamp")
+OF_CONNECT = named("org.apache.kafka.connect.data.Timestamp", logicalType="timestamp-millis")
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "refused"),
+    [
+        (MILLIS, MICROS, True), (MICROS, MILLIS, True), (MICROS, OF_CONNECT, True), (OF_CONNECT, MICROS, True),
+        (DAYS, MILLIS, True), (named("io.debezium.time.Time", "int"), named("io.debezium.time.MicroTime"), True),
+        # The same numbers under another name, or where one side has none: they have always been what they are called.
+        (MILLIS, MILLIS, False), (MILLIS, OF_CONNECT, False), (OF_CONNECT, MILLIS, False),
+        (PLAIN, MICROS, False), (MICROS, PLAIN, False), (DAYS, PLAIN, False),
+        (named("com.shop.Number"), MICROS, False), (named("com.shop.A"), named("com.shop.B"), False),
+    ],
+)  # fmt: skip
+def test_a_unit_that_only_connects_name_tells_is_not_taken_for_another(writer: Any, reader: Any, refused: bool) -> None:
+    why = fits(writer, reader)
+    assert (why is not None and "schema_file" in why) is refused, why
+    sent = encoded(writer, {"at": None}), encoded(PLAIN, {"at": 20_000})
+    found = avro_by_auditor(writer, reader, *sent)
+    assert ([each == BAD for each in found] == [True, True]) is refused, "the auditor has the same rule"
+
+
+def test_connects_names_are_nothing_that_tells_two_schemas_apart() -> None:
+    """Topics of one table may have a name each, or none, and Avro itself gets none."""
+    one, other = (parse(json.dumps(each)) for each in (MICROS, named("com.shop.Number")))
+    assert one.text == other.text
+    assert one != other
+    assert parse(json.dumps(one.root)) == one
