@@ -173,6 +173,7 @@ class Table:
             *limits.faults(detail, self._demanding, made.columns, records.carried, zone=zone),
             *limits.faults_of_sql(detail, self.table, made.columns, records, zone=zone),
             *left_out(self.table.schema, made.columns),
+            *made.shape.rounded_keys(self.table.schema, made.columns),
         ]
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
         made.shape.check(self.table, begun=self._begun)
@@ -223,8 +224,7 @@ class Table:
 
     def rules(self) -> Sequence[str]:
         """The table's own rules in words: constraints, lengths, generated columns."""
-        detail = self.table.detail()
-        return limits.told(detail, self._demanding) if detail else ()
+        return limits.told(detail, self._demanding) if (detail := self.table.detail()) else ()
 
     def forget_rules(self) -> None:
         """Read the table's rules again at their next use: somebody may have changed them."""

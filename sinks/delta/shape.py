@@ -19,13 +19,17 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.table import DeltaTable
 from sinks.errors import SchemaMismatch
 from sinks.spark.row_errors import problem
+from sinks.spark.schema_changes import differences
 from sinks.spark.sql import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger("lakelock.delta")
 
@@ -111,6 +115,17 @@ class Shape:
         gone = [name for name in kept if name.startswith(_GONE_IS_CHANGED) and name not in self.texts]
         found = {name: (kept[name], self.texts.get(name)) for name in [*self.texts, *gone] if name in kept}
         return {name: both for name, both in found.items() if canonical(both[0]) != canonical(both[1])}
+
+    def rounded_keys(self, there: StructType, wanted: StructType) -> list[str]:
+        """The key's columns that Delta would widen from FLOAT to DOUBLE, as faults: the row of 0.1 would be that of
+        0.10000000149011612, and no later update or delete of 0.1 would find it. Pure."""
+        keys = [name.lower() for option in ("key", "group_by") for name in self.texts.get(option) or ()]
+        return [
+            f"column {path} is part of the key, and a FLOAT of the table isn't the DOUBLE that records have now: "
+            "0.1 would be another key"
+            for path, how in differences(there, wanted).wider.items()
+            if path.partition(".")[0].lower() in keys and how.lower() == "is float in the table, double in the pipeline"
+        ]
 
     def over(self, kept: Mapping[str, Text]) -> Mapping[str, Text]:
         """What a table remembers once these options have passed ``check``. Pure.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import types as T
 
 from sinks.delta.shape import ZONE, Shape, Text, _packed, _unpacked, canonical
 
@@ -122,3 +123,19 @@ def test_rows_that_are_no_longer_ordered_by_a_sequence_take_another_one_later() 
 @pytest.mark.parametrize("option", ["key", "group_by"])
 def test_what_rows_belong_together_by_cannot_be_left_out(option: str) -> None:
     assert differences({option: ["a"]}, {"type": "delta_append"}) == {option: (["a"], None)}
+
+
+def test_a_key_is_not_widened_from_float_to_double() -> None:
+    """The row of 0.1 would have another key than the records of 0.1, and get no update and no delete any more."""
+    kinds = [("k", T.FloatType(), T.DoubleType()), ("n", T.IntegerType(), T.LongType())]
+    kinds += [("part", *(T.StructType([T.StructField("f", each)]) for each in (T.FloatType(), T.DoubleType())))]
+    there, wanted = (T.StructType([T.StructField(each[0], each[at]) for each in kinds]) for at in (1, 2))
+
+    def found(**texts: Text) -> list[str]:
+        return [fault.split()[1] for fault in Shape(texts=texts).rounded_keys(there, wanted)]
+
+    assert found(key=["K", "n"]) == ["k"]
+    assert found(group_by=["n", "part"]) == ["part.f"]
+    assert found(key=["n"]) == found() == []
+    assert Shape(texts={"key": ["k"]}).rounded_keys(wanted, wanted) == []
+    assert Shape(texts={"key": ["k"]}).rounded_keys(wanted, there) == []
