@@ -8,6 +8,7 @@ second field are appended: ``from_avro`` finds them only if the value took exact
 from __future__ import annotations
 
 import json
+import logging
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -16,7 +17,7 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from connector.decode.avro_apart import told_apart
-from connector.decode.avro_evolution import checked_decimals, grown, new_fields, unrounded, with_symbols
+from connector.decode.avro_evolution import checked_decimals, grown, moved, new_fields, unrounded, with_symbols
 from connector.decode.avro_names import SubjectNames
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, full_name, parse
@@ -32,6 +33,8 @@ from sinks.spark.schema_changes import OnNewColumn
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
+
+log = logging.getLogger("lakelock.decode")
 
 MALFORMED = "not exactly one Avro value of its schema, or text in it that isn't UTF-8"
 # No two bytes are equal, so no part of them at the end of a value looks like their beginning.
@@ -254,6 +257,7 @@ class AvroOfRegistry(NeverPlain):
         self._names = SubjectNames(registry, topics, part, self._reader) if judged else None
         self._grows = on_new_column == "add" and not self._given
         self._refuses_fields = on_new_column == "fail" or (on_new_column is None and not self._given)
+        self._moved: set[str] = set()
         self.writers: dict[str, AvroSchema] = {}
         """ID -> the schema, of those whose records can be read."""
         self.type = _type(spark, self._reader)
@@ -296,7 +300,21 @@ class AvroOfRegistry(NeverPlain):
             self._reader = before
             raise
         self.writers[schema_id] = writer
+        self._warn_of_moved(writer)
         return None
+
+    def _warn_of_moved(self, writer: AvroSchema) -> None:
+        """Of types of a union whose number is another one's now: nothing in a table tells by which it was written."""
+        for path in moved(self._latest, writer):
+            if path.lower() in self._held and path not in self._moved:
+                self._moved.add(path)
+                log.warning(
+                    "The types of the Avro union %s are in another order, or others, in the newest schema than in an "
+                    "older version. In rows that were written by the older one member0, member1 and so on may be other "
+                    "types. Add types at the end only, give the older order as schema_file, or replay the topic into a "
+                    "new table.",
+                    path,
+                )
 
     def _misfit(self, writer: AvroSchema) -> str | None:
         reader = unrounded(self._reader, writer)

@@ -75,6 +75,38 @@ def with_symbols(reader: AvroSchema, writer: AvroSchema) -> AvroSchema:
     return reader if root == reader.root else replace(parse(json.dumps(root)), docs=reader.docs)
 
 
+def moved(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+    """The paths of the unions in which a number, as of ``member1``, is another type's than in the writer's schema. New
+    types at the end move none."""
+    return list(dict.fromkeys(_moved(reader, reader.root, writer, writer.root, "", frozenset())))
+
+
+def _moved(
+    reader: AvroSchema, read: Node, writer: AvroSchema, written: Node, path: str, above: frozenset[str]
+) -> Iterator[str]:
+    ours, theirs = (
+        [schema.definition(each) for each in values(schema.definition(node))]
+        for schema, node in ((reader, read), (writer, written))
+    )
+    for number, each in enumerate(theirs):
+        found = type_of(each, theirs, ours)
+        at = next((place for place, known in enumerate(ours) if known is found), None)
+        if at != number or (len(ours) > 1) is not (len(theirs) > 1):
+            yield path
+        if at is None or not isinstance(each, dict) or not isinstance(ours[at], dict) or full_name(each) in above:
+            continue
+        for part in ("items", "values"):
+            if part in each and part in ours[at]:
+                yield from _moved(reader, ours[at][part], writer, each[part], path, above)
+        there = {field["name"]: field["type"] for field in each.get("fields", ())}
+        inside, within = above | {full_name(each)} - {""}, in_union(path, at, len(ours))
+        for field in ours[at].get("fields", ()):
+            source = next((name for name in (field["name"], *aliases(field)) if name in there), None)
+            if source is not None:
+                inner = f"{within}.{field['name']}" if within else field["name"]
+                yield from _moved(reader, field["type"], writer, there[source], inner, inside)
+
+
 def _changed(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node, with what ``change`` makes of each definition in it. References stay references."""
     if isinstance(node, list):

@@ -12,6 +12,7 @@ from json_oracle import BAD
 
 from connector.audit.avro_schema import Schema, same_record
 from connector.decode.avro_apart import told_apart
+from connector.decode.avro_evolution import moved
 from connector.decode.avro_resolution import misfit
 from connector.decode.avro_schema import AvroSchema, full_name, parse
 from connector.decode.avro_unions import aliases, record_of
@@ -141,3 +142,30 @@ def test_pipeline_and_auditor_take_the_same_record_of_a_union(
         if len(there) > 1 and found:
             name = full_name(found)
             assert full_name(mine) in (name, *aliases(found)) or name.split(".")[1] == full_name(mine).split(".")[1]
+
+
+@pytest.mark.parametrize(
+    ("older", "newest", "found"),
+    [
+        (["null", "Card", "Cash"], ["null", "Cash", "Card"], ["pay"]),
+        (["null", "Card", "Cash"], ["null", "Bank", "Card", "Cash"], ["pay"]),
+        (["Card", "Cash", "Bank"], ["Card", "Bank"], ["pay"]),
+        (["Card", "Cash"], ["Card", "Bank"], ["pay"]),
+        (["null", "Card"], ["null", "Card", "Cash"], ["pay"]),
+        (["null", "Card", "Cash"], ["Card", "Cash", "null", "Bank"], []),
+        (["Card", "Cash"], ["null", "Card", "Cash"], []),
+        (["null", "Card"], ["Cash"], []),
+    ],
+)
+def test_a_type_of_a_union_with_another_number_is_found(older: list[str], newest: list[str], found: list[str]) -> None:
+    """A table's member1 would hold two types, and nothing would tell which."""
+
+    def of(names: list[str], items: bool = False) -> Any:
+        fields = [{"name": "no", "type": "string"}, {"name": "amount", "type": "long"}]
+        union = [name if name == "null" else {"type": "record", "name": name, "fields": fields} for name in names]
+        kind = {"type": "array", "items": union} if items else union
+        return parse(json.dumps({"type": "record", "name": "Order", "fields": [{"name": "pay", "type": kind}]}))
+
+    assert moved(of(newest), of(older)) == found
+    assert moved(of(newest, items=True), of(older, items=True)) == found
+    assert moved(of(newest), of(newest)) == []
