@@ -58,6 +58,7 @@ class Times(NamedTuple):
     read_to: datetime | None
     began_at: datetime | None
     read_to_of: Mapping[str, datetime | None]
+    tombstones_kept: Mapping[str, timedelta]
 
 
 def times_after(
@@ -69,7 +70,8 @@ def times_after(
 ) -> Times:
     """The times of the position that comes after ``before``, once ``ranges`` are read, up to the next offsets ``read``.
 
-    A topic that is read for the first time has no row from before ``now``.
+    A topic that is read for the first time has no row from before ``now``. What a topic said earlier of its
+    tombstones counts until a look finds everything of it read.
     """
     topics = {at.topic for at in before.partitions_read} if before is not None else set()
     began_at: datetime | None = now
@@ -78,13 +80,23 @@ def times_after(
         began_at = said(before.began_at, now) if topics else now
         read_to = said(before.read_to, now)
         own = {topic: seen_to(before, topic, now) for topic in {*topics, *before.read_to_of}}
-    own |= {range_.topic: now for range_ in ranges if range_.topic not in topics}
+    first = {range_.topic for range_ in ranges} - topics
+    own |= dict.fromkeys(first, now)
     waiting = {at.topic for at, end in held.ends.items() if read.get(at, -1) < end}
-    own |= {topic: held.complete_to(own[topic], topic) for topic in own.keys() & held.ids.keys() - waiting}
+    complete = own.keys() & held.ids.keys() - waiting
+    own |= {topic: held.complete_to(own[topic], topic) for topic in complete}
+    new = first | {topic for topic in complete if held.complete_to(None, topic) == held.looked_at}
+    stored = before.tombstones_kept if before is not None else {}
+    shortest = shortest_kept({topic: time for topic, time in stored.items() if topic not in new}, held.keeps)
     read_to = read_to if waiting else held.complete_to(read_to)
     common = max((time for time in (read_to, began_at) if time is not None), default=None)
     kept = {topic: time for topic, time in sorted(own.items()) if not _is_common(time, common)}
-    return Times(read_to, began_at, kept)
+    return Times(read_to, began_at, kept, {topic: time for topic, time in sorted(shortest.items()) if topic in own})
+
+
+def shortest_kept(stored: Mapping[str, timedelta], now: Mapping[str, timedelta]) -> Mapping[str, timedelta]:
+    """For how long Kafka has kept tombstones at least. A topic that isn't compacted by now was when that was stored."""
+    return {**now, **{topic: min(time, now.get(topic, time)) for topic, time in stored.items()}}
 
 
 def _is_common(time: datetime | None, common: datetime | None) -> bool:
@@ -93,7 +105,7 @@ def _is_common(time: datetime | None, common: datetime | None) -> bool:
 
 def times_of(position: Position) -> Times:
     """The times that a position tells."""
-    return Times(position.read_to, position.began_at, position.read_to_of)
+    return Times(position.read_to, position.began_at, position.read_to_of, position.tombstones_kept)
 
 
 def looked(position: Position, read: Mapping[TopicPartition, int], held: TopicsHeld) -> Position:
@@ -108,7 +120,10 @@ def wants_renewal(stored: Position, known: Position, kept: Kept, held: TopicsHel
     They are once half of that time has passed, for any compacted topic.
     """
     topics = {at.topic for at in stored.partitions_read if at.topic in held.ids}
-    for topic, time in (kept(topics) if topics else {}).items():
+    keeps = shortest_kept(stored.tombstones_kept, kept(topics)) if topics else {}
+    for topic, time in keeps.items():
+        if topic not in topics:
+            continue
         old, new = (seen_to(each, topic, held.looked_at) for each in (stored, known))
         if time >= _SHORT and new is not None and (old is None or new - old >= time / 2):
             return True

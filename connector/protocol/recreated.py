@@ -92,6 +92,10 @@ def retirement(
             **{at: epoch for at, epoch in held.leaders.items() if at.topic in names},
         },
         clock=epoch.clock.without_topics(names),
+        tombstones_kept={
+            **position.tombstones_kept,
+            **{name: position.tombstones_kept[t] for t, name in names.items() if t in position.tombstones_kept},
+        },
         # Of the new topic there is no row yet.
         read_to_of={
             **{names.get(topic, topic): time for topic, time in position.read_to_of.items()},

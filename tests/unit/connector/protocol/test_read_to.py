@@ -198,3 +198,51 @@ def test_a_topic_that_is_made_again_has_no_row_from_before_that() -> None:
     first = after(retired, kafka, max_records=5)
     assert first is not None
     assert after(first, replace(kafka, asked_at=BEGAN + 5.5 * DAY))
+
+
+def keeping(kafka: TopicsHeld, **kept: timedelta) -> TopicsHeld:
+    return replace(kafka, keeps=kept)
+
+
+def test_what_a_topic_said_of_its_tombstones_counts_until_everything_of_it_is_read() -> None:
+    """Who raises delete.retention.ms, or ends compaction, after a long rest brings back no delete that is gone."""
+    first = after(None, keeping(held({A: 100}, BEGAN), a=DAY))
+    assert first is not None
+    assert first.tombstones_kept == {"a": DAY}
+    late = held({A: 110}, BEGAN + 3 * DAY)
+    for now in ({"a": 7 * DAY}, {}):
+        with pytest.raises(OffsetsLost, match=r"Deletes since .* a-0 \[100, 110\).*\(a: 1 day, 0:00:00\)") as refused:
+            resume(first, keeping(late, **now), Offsets, lambda _: {}, kept=lambda _, now=now: now)
+        assert "or raise delete.retention.ms." not in refused.value.hint
+        found = resume(first, late, Offsets, lambda _: {}, kept=lambda _, now=now: now, continue_on_data_loss=True)
+        assert found.missed == (OffsetRange("a", 0, 100, 110),)
+        part = next_epoch("p", "run", first, found, keeping(late, **now), max_records=3, now=late.looked_at)
+        assert part is not None
+        assert part.tombstones_kept == {"a": DAY}, "there is more to read from that time"
+        whole = next_epoch("p", "run", first, found, keeping(late, **now), max_records=99, now=late.looked_at)
+        assert whole is not None
+        assert whole.tombstones_kept == now
+    without = replace(first, tombstones_kept={})
+    assert resume(without, late, Offsets, lambda _: {}, kept=lambda _: {"a": 7 * DAY}).missed == (), "of an old commit"
+
+
+def test_the_shortest_time_counts_of_several_and_a_topic_out_of_the_file_keeps_its_own() -> None:
+    first = after(None, keeping(held({A: 100, B: 50}, BEGAN), a=7 * DAY, b=DAY))
+    assert first is not None
+    lowered = looked(first, first.offsets, keeping(held({A: 101}, BEGAN + HOUR), a=DAY))
+    raised = looked(lowered, first.offsets, keeping(held({A: 101}, BEGAN + 2 * HOUR), a=9 * DAY))
+    assert raised.tombstones_kept == {"a": DAY, "b": DAY}
+    open_ = keeping(held({A: 100}, BEGAN + 3 * HOUR, a=HeldBack(3, BEGAN + HOUR)), a=9 * DAY)
+    assert looked(raised, first.offsets, open_).tombstones_kept["a"] == DAY, "read up to when that was said"
+    assert looked(raised, first.offsets, replace(open_, held_back={})).tombstones_kept == {"a": 9 * DAY, "b": DAY}
+
+
+def test_what_was_stored_for_a_shorter_time_is_stored_anew_in_time() -> None:
+    """Else a topic that rests after delete.retention.ms was raised would look like a pipeline that rests."""
+    stored = after(None, keeping(held({A: 100}, BEGAN), a=DAY))
+    assert stored is not None
+    for now in ({"a": 9 * DAY}, {}):
+        kafka = keeping(held({A: 100}, BEGAN + DAY / 2), **now)
+        known = looked(stored, stored.offsets, kafka)
+        assert wants_renewal(stored, known, lambda _, now=now: now, kafka)
+        assert not wants_renewal(known, known, lambda _, now=now: now, kafka)
