@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, TopicPartition
+from sinks.recreated import topic_of
 
 if TYPE_CHECKING:
     from connector.protocol.recover import Kept, TopicsHeld
@@ -52,6 +53,13 @@ def seen_to(position: Position, topic: str, now: datetime) -> datetime | None:
     return max((time for time in times if said(time, now) is not None), default=None)
 
 
+def topics_with_rows(position: Position) -> set[str]:
+    """The topics of which the sink may have rows. A recreated one has those of the topic before it: its records are of
+    the same keys."""
+    read = {at.topic for at in position.partitions_read}
+    return read | {topic_of(topic) for topic in read}
+
+
 class Times(NamedTuple):
     """The fields of a position that tell times."""
 
@@ -73,7 +81,7 @@ def times_after(
     A topic that is read for the first time has no row from before ``now``. What a topic said earlier of its
     tombstones counts until a look finds everything of it read.
     """
-    topics = {at.topic for at in before.partitions_read} if before is not None else set()
+    topics = topics_with_rows(before) if before is not None else set()
     began_at: datetime | None = now
     read_to, own = None, dict[str, datetime | None]()
     if before is not None:
@@ -119,7 +127,7 @@ def wants_renewal(stored: Position, known: Position, kept: Kept, held: TopicsHel
 
     They are once half of that time has passed, for any compacted topic.
     """
-    topics = {at.topic for at in stored.partitions_read if at.topic in held.ids}
+    topics = topics_with_rows(stored) & held.ids.keys()
     keeps = shortest_kept(stored.tombstones_kept, kept(topics)) if topics else {}
     for topic, time in keeps.items():
         if topic not in topics:

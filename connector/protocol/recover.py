@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from connector.protocol.read_to import said, seen_to, shortest_kept
+from connector.protocol.read_to import said, seen_to, shortest_kept, topics_with_rows
 from connector.protocol.topic_ids import refuse_other_topics
 from sinks.contract import Position
 from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced
@@ -239,7 +239,7 @@ def _missed(
     """
     if position is None or position.delivery != "transactional":
         return ()
-    topics = {at.topic for at in position.partitions_read}
+    topics = topics_with_rows(position)
     # What has been passed is passed up to its end, in as many epochs as it takes.
     passing = {gap.at for gap in position.missed if gap.start <= offsets.get(gap.at, 0) < gap.end}
     waiting = [

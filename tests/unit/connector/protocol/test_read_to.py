@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector.protocol.gone import Seen
 from connector.protocol.plan import next_epoch
 from connector.protocol.read_to import ahead, looked, seen_to, wants_renewal
 from connector.protocol.recover import HeldBack, TopicsHeld, resume
@@ -190,14 +191,46 @@ def test_the_time_is_stored_anew_once_half_of_what_tombstones_stay_has_passed() 
     assert wants_renewal(unknown, looked(unknown, stored.offsets, kafka), a_day, kafka), "a version that stored none"
 
 
-def test_a_topic_that_is_made_again_has_no_row_from_before_that() -> None:
+def test_a_topic_that_is_made_again_has_rows_of_its_keys_from_before_that() -> None:
+    """Its inserts and deletes may be gone together. It came later than the last look that saw the one before."""
     position = stands({A: 100, B: 50}, BEGAN)
     kafka = replace(held({A: 9, B: 50}, BEGAN + 5 * DAY), ids={"a": "new", "b": "id-b"})
-    retired = retirement("p", "run", position, kafka, {"a": "#old/a"}, Offsets()).position()
-    assert retired.read_to_of == {"#old/a": BEGAN, "a": BEGAN + 5 * DAY}
-    first = after(retired, kafka, max_records=5)
-    assert first is not None
-    assert after(first, replace(kafka, asked_at=BEGAN + 5.5 * DAY))
+    names = {"a": "#old/a"}
+    retired = retirement("p", "run", position, kafka, names, Offsets()).position()
+    assert retired.read_to_of == {"#old/a": BEGAN, "a": BEGAN}
+    with pytest.raises(OffsetsLost, match=r"Deletes since 2026-11-01 08:00:00 UTC .* a-0 \[0, 9\)"):
+        after(retired, kafka)
+    passed = after(retired, kafka, goes_on=True, max_records=5)
+    assert passed is not None
+    assert passed.missed == (OffsetRange("a", 0, 0, 9),)
+    last = Seen("old", Offsets({A: 100}), None, BEGAN + 4.5 * DAY)
+    for looks in ({"gone": names}, {"lacked": names}):
+        (which,) = looks
+        seen = replace(kafka, **{which: {"#old/a": last}})
+        retired = retirement("p", "run", position, seen, names, Offsets()).position()
+        assert retired.read_to_of == {"#old/a": BEGAN, "a": BEGAN + 4.5 * DAY}
+        first = after(retired, seen, max_records=5)
+        assert first is not None
+        assert first.read_to_of["a"] == BEGAN + 4.5 * DAY, "what is read of it now isn't all"
+    empty = replace(kafka, ends=Offsets({A: 0, B: 50}))
+    later = looked(retirement("p", "run", position, empty, names, Offsets()).position(), empty.ends, empty)
+    assert seen_to(later, "a", empty.asked_at) == BEGAN + 5 * DAY, "a look that finds nothing in it counts"
+
+
+def test_a_mirrored_topic_that_goes_on_takes_over_the_time_of_the_one_before() -> None:
+    """Else a move to another cluster would pass what a run of the old one stops at."""
+    position = replace(stands({A: 100, B: 50}, BEGAN), tombstones_kept={"a": DAY})
+    kafka = replace(held({A: 90, B: 50}, BEGAN + 3 * DAY), ids={"a": "new", "b": "id-b"})
+    kafka = replace(kafka, gone={"#old/a": Seen("old", Offsets({A: 120}), None, BEGAN + 2.9 * DAY)})
+    moved = retirement("p", "run", position, kafka, {"a": "#old/a"}, Offsets({A: 80})).position()
+    assert (moved.read_to_of, moved.tombstones_kept["a"]) == ({"#old/a": BEGAN, "a": BEGAN}, DAY)
+    with pytest.raises(OffsetsLost, match=r"Deletes since 2026-11-01 08:00:00 UTC .* a-0 \[80, 90\)"):
+        after(moved, kafka)
+    passed = after(moved, kafka, goes_on=True)
+    assert passed is not None
+    assert passed.missed == (OffsetRange("a", 0, 80, 90),)
+    in_time = replace(kafka, asked_at=BEGAN + DAY - HOUR)
+    assert after(retirement("p", "run", position, in_time, {"a": "#old/a"}, Offsets({A: 80})).position(), in_time)
 
 
 def keeping(kafka: TopicsHeld, **kept: timedelta) -> TopicsHeld:
