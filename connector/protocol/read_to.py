@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from sinks.clocks import said
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, TopicPartition
 from sinks.recreated import topic_of
@@ -19,17 +20,10 @@ from sinks.recreated import topic_of
 if TYPE_CHECKING:
     from connector.protocol.recover import Kept, TopicsHeld
 
-_CLOCKS_DIFFER = timedelta(minutes=1)
-"""Two machines' clocks may, though they are set. A time that is later than now by more is a wrong clock's."""
 _LATER = timedelta(minutes=1)
 """A topic's own time isn't worth keeping for less. It is taken to be the common one, which is earlier."""
 _SHORT = timedelta(seconds=20)
 """Where tombstones stay for less, no epoch is committed for the time alone: there would be too many."""
-
-
-def said(time: datetime | None, now: datetime) -> datetime | None:
-    """A time that a commit has stored, as far as it says anything: one that is still to come doesn't."""
-    return time if time is not None and time <= now + _CLOCKS_DIFFER else None
 
 
 def ahead(position: Position, now: datetime) -> datetime | None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from connector.protocol.read_to import said, seen_to, shortest_kept, topics_with_rows
+from connector.protocol.read_to import seen_to, shortest_kept, topics_with_rows
 from connector.protocol.topic_ids import refuse_other_topics
+from sinks.clocks import said
 from sinks.contract import Position
 from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
