@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sinks.event_time import Clock
@@ -73,6 +73,8 @@ class Position:
     """Topics with a time of their own, in place of ``read_to`` and ``began_at``. None: it isn't known."""
     gone: Mapping[str, datetime | None] = field(default_factory=dict)
     """Topics that Kafka no longer has, and the time up to which their records were surely read. None: to the end."""
+    tombstones_kept: Mapping[str, timedelta] = field(default_factory=dict)
+    """Of compacted topics the shortest ``delete.retention.ms`` that looks have seen since everything was read."""
     version: int | None = field(default=None, compare=False)
     """The sink's own version at which it says so (Delta: the table version)."""
     table: str = field(default="", compare=False)
@@ -155,7 +157,7 @@ def describe(position: Position | None) -> str:
 
 _KEPT = (
     "offsets", "topics", "owner", "read_to", "since", "lost", "delivery", "group", "clock", "batch", "leaders",
-    "began_at", "missed", "read_to_of", "gone",
+    "began_at", "missed", "read_to_of", "gone", "tombstones_kept",
 )  # fmt: skip
 """What an epoch and the position after it both have."""
 
@@ -195,6 +197,8 @@ class Epoch:
     read_to_of: Mapping[str, datetime | None] = field(default_factory=dict)
     """As in ``Position``."""
     gone: Mapping[str, datetime | None] = field(default_factory=dict)
+    """As in ``Position``."""
+    tombstones_kept: Mapping[str, timedelta] = field(default_factory=dict)
     """As in ``Position``."""
     attempt: int = 0
     """With a coordinator: the number under which it began the epoch. It grows with every begin, of any run, so what is

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from connector.audit.missed import missed_before
 from sinks.errors import UnsupportedFormat
 from sinks.plurals import first_of, plural
 
@@ -328,10 +329,9 @@ def _skipped(at: At, begins: int) -> str:
 
 def _forgotten(partitions: Sequence[At]) -> str:
     """A weaker delivery's commit says where it began, and the group got an offset of each partition then."""
-    shown = ", ".join(f"{at.topic}-{at.partition}" for at in partitions[:_SHOWN])
-    more = f" and {len(partitions) - _SHOWN:,} others" if len(partitions) > _SHOWN else ""
+    shown = first_of([f"{at.topic}-{at.partition}" for at in partitions], _SHOWN)
     return (
-        f"The consumer group has no offset of {shown}{more} any more, and only it knew how far the table claims to go. "
+        f"The consumer group has no offset of {shown} any more, and only it knew how far the table claims to go. "
         "The claim is taken to end at the last coordinates of the table's rows."
     )
 
@@ -369,12 +369,12 @@ def bounds(claim: Claim, held: Held) -> list[Bounds]:
     for gap in sorted(claim.lost):
         if gap.start < gap.end:
             lost.setdefault(gap.at, []).append(gap)
-    late = {gap.at: gap.start for gap in sorted(claim.missed)}
+    late = missed_before(claim.missed, claim.offsets)
     for at, end in claim.offsets.items():
         since = claim.since[at]
         begin = min(max(since, held.beginnings.get(at, end)), end)
         stop = min(max(begin, held.ends.get(at, end)), end)
-        compacted, untold = at.topic in held.compacted, at.topic in held.untold
+        compacted, untold = at.topic in held.compacted or at in late, at.topic in held.untold
         gaps, missed, to_end = tuple(lost.get(at, ())), late.get(at, 0), held.ends.get(at) == end
         cut.append(Bounds(at, since, begin, stop, end, compacted, gaps, untold, missed, to_end))
     return cut

@@ -107,7 +107,7 @@ def is_due(position: Position) -> bool:
 def _handed_over(work: Work, delivery: str, position: Position | None, held: TopicsHeld) -> tuple[Epoch, str]:
     before = position or Position(0, Offsets())
     stored, lost, missed, began_at = before.offsets, before.lost, before.missed, before.began_at
-    read_to_of = before.read_to_of
+    read_to_of, kept = before.read_to_of, before.tombstones_kept
     if position is None or position.delivery == TRANSACTIONAL:
         known = work.group.committed() if _of_rows(position) else Offsets()
         stands = position.moved_to(position.offsets.join(known)) if position is not None else None
@@ -127,6 +127,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         # Nothing tells when the group's last batch was read. From now on it is known.
         began_at = held.asked_at
         read_to_of = {topic: before.read_to_of.get(topic) for topic in before.topics if topic not in held.ids}
+        kept = {**{topic: kept[topic] for topic in read_to_of.keys() & kept.keys()}, **held.keeps}
         note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
         if delivery == TRANSACTIONAL:
             # A batch that was written before a crash, and never committed, can't be told from others in a sum.
@@ -147,6 +148,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         missed=missed,
         began_at=began_at,
         read_to_of=read_to_of,
+        tombstones_kept=kept,
         delivery=delivery,
         group=work.group.name if delivery != TRANSACTIONAL else "",
         leaders=held.leaders,

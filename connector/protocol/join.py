@@ -19,6 +19,7 @@ from dataclasses import replace
 from math import ceil
 
 from connector.protocol.plan import plan
+from connector.protocol.read_to import shortest_kept
 from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.contract import Epoch, Position
 from sinks.event_time import Clock
@@ -58,6 +59,7 @@ def next_to_join(
     span = sum(max(0, stands.offsets[at] - offset) for at, offset in next_.items())
     ranges = plan(next_, stands.offsets, max(max_records, ceil(span / (stands.number - taken)), 1))
     read = next_.advance(ranges)
+    stored = position.tombstones_kept if position is not None else {}
     last = all(read[at] >= stands.offsets[at] for at in read)
     lost = (*resumption.lost, *(never_read(stands, position, held) if last else ()))
     return replace(
@@ -74,6 +76,7 @@ def next_to_join(
         lost=joined(position.lost if position is not None else (), lost),
         began_at=position.began_at if position is not None else held.asked_at,
         missed=latest(position.missed if position is not None else (), resumption.missed),
+        tombstones_kept=shortest_kept(stored, stands.tombstones_kept if last else held.keeps),
         read_to_of=stands.read_to_of if last else position.read_to_of if position is not None else {},
         clock=position.clock.carried() if position is not None else Clock(),
         leaders=stands.leaders if last else {},

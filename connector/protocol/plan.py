@@ -73,6 +73,7 @@ def next_epoch(
         missed=latest(position.missed if position else (), resumption.missed),
         read_to_of=times.read_to_of,
         gone={**gone, **resumption.gone},
+        tombstones_kept=times.tombstones_kept,
     )
 
 

@@ -12,23 +12,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from sinks.clocks import said
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, TopicPartition
+from sinks.recreated import topic_of
 
 if TYPE_CHECKING:
     from connector.protocol.recover import Kept, TopicsHeld
 
-_CLOCKS_DIFFER = timedelta(minutes=1)
-"""Two machines' clocks may, though they are set. A time that is later than now by more is a wrong clock's."""
 _LATER = timedelta(minutes=1)
 """A topic's own time isn't worth keeping for less. It is taken to be the common one, which is earlier."""
 _SHORT = timedelta(seconds=20)
 """Where tombstones stay for less, no epoch is committed for the time alone: there would be too many."""
-
-
-def said(time: datetime | None, now: datetime) -> datetime | None:
-    """A time that a commit has stored, as far as it says anything: one that is still to come doesn't."""
-    return time if time is not None and time <= now + _CLOCKS_DIFFER else None
 
 
 def ahead(position: Position, now: datetime) -> datetime | None:
@@ -52,12 +47,20 @@ def seen_to(position: Position, topic: str, now: datetime) -> datetime | None:
     return max((time for time in times if said(time, now) is not None), default=None)
 
 
+def topics_with_rows(position: Position) -> set[str]:
+    """The topics of which the sink may have rows. A recreated one has those of the topic before it: its records are of
+    the same keys."""
+    read = {at.topic for at in position.partitions_read}
+    return read | {topic_of(topic) for topic in read}
+
+
 class Times(NamedTuple):
     """The fields of a position that tell times."""
 
     read_to: datetime | None
     began_at: datetime | None
     read_to_of: Mapping[str, datetime | None]
+    tombstones_kept: Mapping[str, timedelta]
 
 
 def times_after(
@@ -69,22 +72,33 @@ def times_after(
 ) -> Times:
     """The times of the position that comes after ``before``, once ``ranges`` are read, up to the next offsets ``read``.
 
-    A topic that is read for the first time has no row from before ``now``.
+    A topic that is read for the first time has no row from before ``now``. What a topic said earlier of its
+    tombstones counts until a look finds everything of it read.
     """
-    topics = {at.topic for at in before.partitions_read} if before is not None else set()
+    topics = topics_with_rows(before) if before is not None else set()
     began_at: datetime | None = now
     read_to, own = None, dict[str, datetime | None]()
     if before is not None:
         began_at = said(before.began_at, now) if topics else now
         read_to = said(before.read_to, now)
         own = {topic: seen_to(before, topic, now) for topic in {*topics, *before.read_to_of}}
-    own |= {range_.topic: now for range_ in ranges if range_.topic not in topics}
+    first = {range_.topic for range_ in ranges} - topics
+    own |= dict.fromkeys(first, now)
     waiting = {at.topic for at, end in held.ends.items() if read.get(at, -1) < end}
-    own |= {topic: held.complete_to(own[topic], topic) for topic in own.keys() & held.ids.keys() - waiting}
+    complete = own.keys() & held.ids.keys() - waiting
+    own |= {topic: held.complete_to(own[topic], topic) for topic in complete}
+    new = first | {topic for topic in complete if held.complete_to(None, topic) == held.looked_at}
+    stored = before.tombstones_kept if before is not None else {}
+    shortest = shortest_kept({topic: time for topic, time in stored.items() if topic not in new}, held.keeps)
     read_to = read_to if waiting else held.complete_to(read_to)
     common = max((time for time in (read_to, began_at) if time is not None), default=None)
     kept = {topic: time for topic, time in sorted(own.items()) if not _is_common(time, common)}
-    return Times(read_to, began_at, kept)
+    return Times(read_to, began_at, kept, {topic: time for topic, time in sorted(shortest.items()) if topic in own})
+
+
+def shortest_kept(stored: Mapping[str, timedelta], now: Mapping[str, timedelta]) -> Mapping[str, timedelta]:
+    """For how long Kafka has kept tombstones at least. A topic that isn't compacted by now was when that was stored."""
+    return {**now, **{topic: min(time, now.get(topic, time)) for topic, time in stored.items()}}
 
 
 def _is_common(time: datetime | None, common: datetime | None) -> bool:
@@ -93,7 +107,7 @@ def _is_common(time: datetime | None, common: datetime | None) -> bool:
 
 def times_of(position: Position) -> Times:
     """The times that a position tells."""
-    return Times(position.read_to, position.began_at, position.read_to_of)
+    return Times(position.read_to, position.began_at, position.read_to_of, position.tombstones_kept)
 
 
 def looked(position: Position, read: Mapping[TopicPartition, int], held: TopicsHeld) -> Position:
@@ -107,8 +121,11 @@ def wants_renewal(stored: Position, known: Position, kept: Kept, held: TopicsHel
 
     They are once half of that time has passed, for any compacted topic.
     """
-    topics = {at.topic for at in stored.partitions_read if at.topic in held.ids}
-    for topic, time in (kept(topics) if topics else {}).items():
+    topics = topics_with_rows(stored) & held.ids.keys()
+    keeps = shortest_kept(stored.tombstones_kept, kept(topics)) if topics else {}
+    for topic, time in keeps.items():
+        if topic not in topics:
+            continue
         old, new = (seen_to(each, topic, held.looked_at) for each in (stored, known))
         if time >= _SHORT and new is not None and (old is None or new - old >= time / 2):
             return True

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from connector.protocol.read_to import said, seen_to
+from connector.protocol.read_to import seen_to, shortest_kept, topics_with_rows
 from connector.protocol.topic_ids import refuse_other_topics
+from sinks.clocks import said
 from sinks.contract import Position
 from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
@@ -61,6 +62,8 @@ class TopicsHeld:
     """Whether a pattern in source.topics matches a name. A topic in a list that is gone stops the run before."""
     begins: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """To be called where the pipeline has no position yet: topics that it lacks now won't be missed later."""
+    keeps: Mapping[str, timedelta] = field(default_factory=dict)
+    """See ``Kept``, of all these topics."""
 
     @property
     def looked_at(self) -> datetime:
@@ -230,13 +233,14 @@ def _missed(
 
     Kafka removes what is older of a tombstone's key first, and the tombstone itself only ``kept`` later. So one that
     was written, or whose row was read, after some time is there until that time plus ``kept``. See ``read_to.seen_to``.
+    What the topic says by now is too long for tombstones from before somebody raised it, so what is stored counts too.
     A consumer group has no such time: of a weaker delivery nobody knows.
 
     Raises OffsetsLost if there are such ranges, unless ``continue_on_data_loss``.
     """
     if position is None or position.delivery != "transactional":
         return ()
-    topics = {at.topic for at in position.partitions_read}
+    topics = topics_with_rows(position)
     # What has been passed is passed up to its end, in as many epochs as it takes.
     passing = {gap.at for gap in position.missed if gap.start <= offsets.get(gap.at, 0) < gap.end}
     waiting = [
@@ -244,11 +248,12 @@ def _missed(
         for at, next_ in offsets.items()
         if at.topic in topics and next_ < held.ends[at] and at not in passing
     ]
-    keeps = kept({range_.topic for range_ in waiting}) if waiting else {}
+    keeps = shortest_kept(position.tombstones_kept, kept({range_.topic for range_ in waiting})) if waiting else {}
     seen = {topic: seen_to(position, topic, held.looked_at) for topic in keeps}
     late = {topic: time for topic, time in seen.items() if time is None or held.looked_at - time >= keeps[topic]}
     missed = tuple(range_ for range_ in waiting if range_.topic in late)
     if missed and not continue_on_data_loss:
+        late = {range_.topic: late[range_.topic] for range_ in missed}
         known = [time for time in late.values() if time is not None]
         raise _deletes_gone(missed, keeps, min(known) if len(known) == len(late) else None)
     return missed
@@ -315,7 +320,8 @@ def _deletes_gone(missed: Sequence[OffsetRange], keeps: Mapping[str, timedelta],
         f"delete.retention.ms only ({times}), and without it the deleted row would stay in the table.",
         hint="`lakelock replay` reads the topics into a new table, which has no such row. To go on with what Kafka "
         "holds, run once with `source: {on_data_loss: continue}`: the commit will name the ranges, and `lakelock "
-        "verify` counts the rows that may have been deleted as doubtful. Run more often, or raise delete.retention.ms.",
+        "verify` counts the rows that may have been deleted as doubtful. Then run more often, or raise "
+        "delete.retention.ms for the deletes to come: that brings back none that is gone.",
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from connector.protocol.gone import of_retired
 from connector.protocol.read_to import seen_to
@@ -92,13 +93,24 @@ def retirement(
             **{at: epoch for at, epoch in held.leaders.items() if at.topic in names},
         },
         clock=epoch.clock.without_topics(names),
-        # Of the new topic there is no row yet.
+        tombstones_kept={
+            **position.tombstones_kept,
+            **{name: position.tombstones_kept[t] for t, name in names.items() if t in position.tombstones_kept},
+        },
         read_to_of={
             **{names.get(topic, topic): time for topic, time in position.read_to_of.items()},
             **{name: seen_to(position, topic, held.looked_at) for topic, name in names.items()},
-            **dict.fromkeys(names, held.looked_at),
+            **{topic: _deletes_seen_to(position, topic, name, held, starts) for topic, name in names.items()},
         },
     )
+
+
+def _deletes_seen_to(position: Position, topic: str, name: str, held: TopicsHeld, starts: Offsets) -> datetime | None:
+    """No delete in the new topic is unseen by then. With ``starts`` its records are those that the old one had left.
+    Else it came later than any look that has seen the old one."""
+    seen = None if topic in starts.topics else held.gone.get(name) or held.lacked.get(name)
+    times = (seen_to(position, topic, held.looked_at), seen.at if seen is not None else None)
+    return max((time for time in times if time is not None), default=None)
 
 
 def _refuse_read_again(position: Position, held: TopicsHeld, names: Mapping[str, str], starts: Offsets) -> None:

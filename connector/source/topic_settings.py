@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from datetime import timedelta
 
 from kafka import KafkaAdminClient
@@ -16,6 +16,8 @@ log = logging.getLogger("lakelock.source")
 
 _POLICY, _KEPT = "cleanup.policy", "delete.retention.ms"
 _KEPT_BY_DEFAULT = 86_400_000
+_FOR_EVER = 31_536_000_000_000
+"""A thousand years. Kafka takes more, which no timedelta holds."""
 _KNOWN_SECONDS = 60.0
 
 
@@ -30,7 +32,7 @@ class Tombstones:
 
     def __init__(self) -> None:
         self._known: Mapping[str, timedelta] = {}
-        self._of: Collection[str] = ()
+        self._of: Set[str] = frozenset()
         self._untold: set[str] = set()
         self._until = 0.0
 
@@ -39,16 +41,16 @@ class Tombstones:
 
         A topic whose settings the user may not read isn't in it. The log says so, once.
         """
-        if set(topics) != set(self._of) or time.monotonic() >= self._until:
+        if not set(topics) <= self._of or time.monotonic() >= self._until:
             asked = _settings(admin, servers, topics, _POLICY, _KEPT)
             self._known = {
-                topic: timedelta(milliseconds=int(settings.get(_KEPT) or _KEPT_BY_DEFAULT))
+                topic: timedelta(milliseconds=min(int(settings.get(_KEPT) or _KEPT_BY_DEFAULT), _FOR_EVER))
                 for topic, settings in asked.items()
                 if "compact" in (settings.get(_POLICY) or "")
             }
             self._warn({topic for topic, settings in asked.items() if _POLICY not in settings})
-            self._of, self._until = set(topics), time.monotonic() + _KNOWN_SECONDS
-        return self._known
+            self._of, self._until = frozenset(topics), time.monotonic() + _KNOWN_SECONDS
+        return {topic: time for topic, time in self._known.items() if topic in topics}
 
     def _warn(self, untold: set[str]) -> None:
         if new := sorted(untold - self._untold):

@@ -139,6 +139,7 @@ class KafkaSource:
             {at: end.leader for at, end in found.items() if end.leader is not None},
             self._ends_of,
             self._open.held_back(found),
+            keeps=self.tombstones_kept(partitions.ids),
         )
 
     def refuse_changed(self, epoch: Epoch) -> None:

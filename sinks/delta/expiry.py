@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from sinks.clocks import said
 from sinks.contract import Epoch, Position
 from sinks.recreated import is_retired
 
@@ -20,17 +21,21 @@ def expires_before(retention: timedelta, epoch: Epoch | None, now: datetime) -> 
     ``epoch``: None if a consumer group has the offsets, and nothing tells how far it has read."""
     if epoch is None:
         return now - retention
-    read_to = _read_to(epoch.expected) if epoch.expected is not None else None
+    read_to = _read_to(epoch.expected, now) if epoch.expected is not None else None
     return min(read_to, now) - retention if read_to is not None else None
 
 
-def _read_to(position: Position) -> datetime | None:
+def _read_to(position: Position, now: datetime) -> datetime | None:
     """All that Kafka held at this time was read, of every topic that may be read again, also of one that the file
     doesn't name now. A version that stored no such time is taken to have been at the end. Before ``began_at`` there was
-    no delete."""
+    no delete. A time that is still to come is of a wrong clock, and so is that of its commit: it says nothing."""
     of_topics = [
-        time for topic, time in position.read_to_of.items() if topic not in position.gone and not is_retired(topic)
+        said(time, now)
+        for topic, time in position.read_to_of.items()
+        if topic not in position.gone and not is_retired(topic)
     ]
-    times = [position.read_to or position.began_at or position.committed_at, *of_topics]
+    stored = position.read_to or position.began_at
+    common = said(position.read_to, now) or said(position.began_at, now) if stored else said(position.committed_at, now)
+    times = [common, *of_topics]
     known = [time for time in times if time is not None]
     return min(known) if len(known) == len(times) else None

@@ -7,7 +7,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sinks.contract import Epoch, Folded, Position
@@ -29,7 +29,7 @@ _KNOWN_OF_CLOCK = frozenset(("times", "so_far", "watermark", "late"))
 """The fields that releases before format 3 carry on."""
 _MUCH = 32_768
 """Characters: some 500 partitions."""
-_PACKED = ("offsets", "since", "lost", "missed", "gone", "clock", "leaders", "read_to_of")
+_PACKED = ("offsets", "since", "lost", "missed", "gone", "clock", "leaders", "read_to_of", "tombstones_kept")
 _UNPACKED_BYTES = 256 << 20
 """More isn't read: whoever may write to the table could pack anything."""
 
@@ -108,6 +108,10 @@ class CommitMetadata:
             }
         if position.gone:
             fields["gone"] = {topic: since and since.isoformat() for topic, since in position.gone.items()}
+        if position.tombstones_kept:
+            fields["tombstones_kept"] = {
+                topic: time // timedelta(milliseconds=1) for topic, time in position.tombstones_kept.items()
+            }
         if position.clock != Clock():
             fields["clock"] = clock
         if position.batch:
@@ -181,6 +185,10 @@ class CommitMetadata:
                 gone={
                     str(topic): datetime.fromisoformat(since) if since else None
                     for topic, since in fields.get("gone", {}).items()
+                },
+                tombstones_kept={
+                    str(topic): timedelta(milliseconds=int(time))
+                    for topic, time in fields.get("tombstones_kept", {}).items()
                 },
             )
             of, epoch = fields.get("folded") or ("", None)

@@ -99,6 +99,22 @@ def test_rows_from_before_what_was_read_too_late_may_have_been_deleted() -> None
     assert [(part.at, part.missed, part.to_end) for part in cut] == [(P0, 7, True), (P1, 0, False)]
 
 
+def test_what_was_missed_stays_doubtful_when_the_topic_is_gone_or_not_compacted_any_more() -> None:
+    """The commit says that it was compacted. After a move, or once its policy is delete, Kafka doesn't."""
+    old, older = At("#old/t", 0), At("#older/t", 3)
+    ends = {old: 500, older: 40, P0: 90, At("#old/u", 0): 7}
+    since = dict.fromkeys(ends, 0)
+
+    def doubted(*missed: Range) -> dict[At, int]:
+        cut = bounds(Claim("transactional", since, ends, missed=missed), Held({P0: 80}, {P0: 90}, {"t": "id"}))
+        assert all(part.compacted == (part.missed > 0) for part in cut)
+        return {part.at: part.missed for part in cut if part.compacted}
+
+    assert doubted() == {}
+    assert doubted(Range("t", 0, 60, 90)) == {P0: 60, old: 500, older: 40}, "it has deletes of the keys of the old ones"
+    assert doubted(Range(*old, 300, 500)) == {old: 300, older: 40}
+
+
 def test_a_transactional_claim_is_what_the_commit_says() -> None:
     claim, notes = claim_of(meta(), committed={P0: 99}, rows=never, older_version=True)
     assert (claim.since, claim.offsets, claim.commits_later, notes) == ({P0: 2, P1: 0}, {P0: 10, P1: 5}, False, [])

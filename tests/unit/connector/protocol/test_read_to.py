@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connector.protocol.gone import Seen
 from connector.protocol.plan import next_epoch
 from connector.protocol.read_to import ahead, looked, seen_to, wants_renewal
 from connector.protocol.recover import HeldBack, TopicsHeld, resume
@@ -190,11 +191,91 @@ def test_the_time_is_stored_anew_once_half_of_what_tombstones_stay_has_passed() 
     assert wants_renewal(unknown, looked(unknown, stored.offsets, kafka), a_day, kafka), "a version that stored none"
 
 
-def test_a_topic_that_is_made_again_has_no_row_from_before_that() -> None:
+def test_a_topic_that_is_made_again_has_rows_of_its_keys_from_before_that() -> None:
+    """Its inserts and deletes may be gone together. It came later than the last look that saw the one before."""
     position = stands({A: 100, B: 50}, BEGAN)
     kafka = replace(held({A: 9, B: 50}, BEGAN + 5 * DAY), ids={"a": "new", "b": "id-b"})
-    retired = retirement("p", "run", position, kafka, {"a": "#old/a"}, Offsets()).position()
-    assert retired.read_to_of == {"#old/a": BEGAN, "a": BEGAN + 5 * DAY}
-    first = after(retired, kafka, max_records=5)
+    names = {"a": "#old/a"}
+    retired = retirement("p", "run", position, kafka, names, Offsets()).position()
+    assert retired.read_to_of == {"#old/a": BEGAN, "a": BEGAN}
+    with pytest.raises(OffsetsLost, match=r"Deletes since 2026-11-01 08:00:00 UTC .* a-0 \[0, 9\)"):
+        after(retired, kafka)
+    passed = after(retired, kafka, goes_on=True, max_records=5)
+    assert passed is not None
+    assert passed.missed == (OffsetRange("a", 0, 0, 9),)
+    last = Seen("old", Offsets({A: 100}), None, BEGAN + 4.5 * DAY)
+    for looks in ({"gone": names}, {"lacked": names}):
+        (which,) = looks
+        seen = replace(kafka, **{which: {"#old/a": last}})
+        retired = retirement("p", "run", position, seen, names, Offsets()).position()
+        assert retired.read_to_of == {"#old/a": BEGAN, "a": BEGAN + 4.5 * DAY}
+        first = after(retired, seen, max_records=5)
+        assert first is not None
+        assert first.read_to_of["a"] == BEGAN + 4.5 * DAY, "what is read of it now isn't all"
+    empty = replace(kafka, ends=Offsets({A: 0, B: 50}))
+    later = looked(retirement("p", "run", position, empty, names, Offsets()).position(), empty.ends, empty)
+    assert seen_to(later, "a", empty.asked_at) == BEGAN + 5 * DAY, "a look that finds nothing in it counts"
+
+
+def test_a_mirrored_topic_that_goes_on_takes_over_the_time_of_the_one_before() -> None:
+    """Else a move to another cluster would pass what a run of the old one stops at."""
+    position = replace(stands({A: 100, B: 50}, BEGAN), tombstones_kept={"a": DAY})
+    kafka = replace(held({A: 90, B: 50}, BEGAN + 3 * DAY), ids={"a": "new", "b": "id-b"})
+    kafka = replace(kafka, gone={"#old/a": Seen("old", Offsets({A: 120}), None, BEGAN + 2.9 * DAY)})
+    moved = retirement("p", "run", position, kafka, {"a": "#old/a"}, Offsets({A: 80})).position()
+    assert (moved.read_to_of, moved.tombstones_kept["a"]) == ({"#old/a": BEGAN, "a": BEGAN}, DAY)
+    with pytest.raises(OffsetsLost, match=r"Deletes since 2026-11-01 08:00:00 UTC .* a-0 \[80, 90\)"):
+        after(moved, kafka)
+    passed = after(moved, kafka, goes_on=True)
+    assert passed is not None
+    assert passed.missed == (OffsetRange("a", 0, 80, 90),)
+    in_time = replace(kafka, asked_at=BEGAN + DAY - HOUR)
+    assert after(retirement("p", "run", position, in_time, {"a": "#old/a"}, Offsets({A: 80})).position(), in_time)
+
+
+def keeping(kafka: TopicsHeld, **kept: timedelta) -> TopicsHeld:
+    return replace(kafka, keeps=kept)
+
+
+def test_what_a_topic_said_of_its_tombstones_counts_until_everything_of_it_is_read() -> None:
+    """Who raises delete.retention.ms, or ends compaction, after a long rest brings back no delete that is gone."""
+    first = after(None, keeping(held({A: 100}, BEGAN), a=DAY))
     assert first is not None
-    assert after(first, replace(kafka, asked_at=BEGAN + 5.5 * DAY))
+    assert first.tombstones_kept == {"a": DAY}
+    late = held({A: 110}, BEGAN + 3 * DAY)
+    for now in ({"a": 7 * DAY}, {}):
+        with pytest.raises(OffsetsLost, match=r"Deletes since .* a-0 \[100, 110\).*\(a: 1 day, 0:00:00\)") as refused:
+            resume(first, keeping(late, **now), Offsets, lambda _: {}, kept=lambda _, now=now: now)
+        assert "or raise delete.retention.ms." not in refused.value.hint
+        found = resume(first, late, Offsets, lambda _: {}, kept=lambda _, now=now: now, continue_on_data_loss=True)
+        assert found.missed == (OffsetRange("a", 0, 100, 110),)
+        part = next_epoch("p", "run", first, found, keeping(late, **now), max_records=3, now=late.looked_at)
+        assert part is not None
+        assert part.tombstones_kept == {"a": DAY}, "there is more to read from that time"
+        whole = next_epoch("p", "run", first, found, keeping(late, **now), max_records=99, now=late.looked_at)
+        assert whole is not None
+        assert whole.tombstones_kept == now
+    without = replace(first, tombstones_kept={})
+    assert resume(without, late, Offsets, lambda _: {}, kept=lambda _: {"a": 7 * DAY}).missed == (), "of an old commit"
+
+
+def test_the_shortest_time_counts_of_several_and_a_topic_out_of_the_file_keeps_its_own() -> None:
+    first = after(None, keeping(held({A: 100, B: 50}, BEGAN), a=7 * DAY, b=DAY))
+    assert first is not None
+    lowered = looked(first, first.offsets, keeping(held({A: 101}, BEGAN + HOUR), a=DAY))
+    raised = looked(lowered, first.offsets, keeping(held({A: 101}, BEGAN + 2 * HOUR), a=9 * DAY))
+    assert raised.tombstones_kept == {"a": DAY, "b": DAY}
+    open_ = keeping(held({A: 100}, BEGAN + 3 * HOUR, a=HeldBack(3, BEGAN + HOUR)), a=9 * DAY)
+    assert looked(raised, first.offsets, open_).tombstones_kept["a"] == DAY, "read up to when that was said"
+    assert looked(raised, first.offsets, replace(open_, held_back={})).tombstones_kept == {"a": 9 * DAY, "b": DAY}
+
+
+def test_what_was_stored_for_a_shorter_time_is_stored_anew_in_time() -> None:
+    """Else a topic that rests after delete.retention.ms was raised would look like a pipeline that rests."""
+    stored = after(None, keeping(held({A: 100}, BEGAN), a=DAY))
+    assert stored is not None
+    for now in ({"a": 9 * DAY}, {}):
+        kafka = keeping(held({A: 100}, BEGAN + DAY / 2), **now)
+        known = looked(stored, stored.offsets, kafka)
+        assert wants_renewal(stored, known, lambda _, now=now: now, kafka)
+        assert not wants_renewal(known, known, lambda _, now=now: now, kafka)

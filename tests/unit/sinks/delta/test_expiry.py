@@ -33,7 +33,11 @@ def test_a_delete_is_remembered_for_what_kafka_got_within_its_retention(later: t
         (Position(10, Offsets(), began_at=STOOD), STOOD - 2 * DAY),  # it has never been at the end
         (Position(10, Offsets(), committed_at=STOOD), STOOD - 2 * DAY),  # of 0.2
         (Position(10, Offsets()), None),
-        (Position(10, Offsets(), read_to=STOOD + 9 * DAY), STOOD - DAY),  # of a wrong clock
+        (Position(10, Offsets(), read_to=STOOD + 9 * DAY), None),  # of a wrong clock
+        (Position(10, Offsets(), read_to=STOOD + 9 * DAY, committed_at=STOOD), None),  # its commit's may be wrong too
+        (Position(10, Offsets(), read_to=STOOD + 9 * DAY, began_at=STOOD - DAY), STOOD - 3 * DAY),
+        (Position(10, Offsets(), read_to=STOOD + DAY + timedelta(seconds=9)), STOOD - DAY),  # clocks differ by that
+        (Position(10, Offsets(), read_to=STOOD, read_to_of={"b": STOOD + 9 * DAY}), None),
         (Position(10, Offsets(), read_to=STOOD, read_to_of={"b": STOOD - 5 * DAY}), STOOD - 7 * DAY),  # not in the file
         (Position(10, Offsets(), read_to=STOOD, read_to_of={"b": None}), None),
         (Position(10, Offsets(), read_to=STOOD, read_to_of={"#B/b": STOOD - 5 * DAY}), STOOD - 2 * DAY),  # retired

@@ -2,7 +2,7 @@ import dataclasses
 import json
 import random
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,6 +69,9 @@ CLOCKS = st.builds(Clock, so_far=st.dictionaries(PARTITIONS, st.builds(Seen, TIM
             missed=st.lists(st.builds(OffsetRange, st.text(), st.integers(0, 9), st.integers(0, 9), st.integers(9, 99)))
             .map(tuple),
             read_to_of=st.dictionaries(st.text(), st.none() | TIMES, max_size=2),
+            tombstones_kept=st.dictionaries(
+                st.text(), st.builds(timedelta, milliseconds=st.integers(0, 10**13)), max_size=2
+            ),
         ),
         base=st.none() | st.integers(0, 2**63 - 1),
         table=st.text(),
@@ -118,6 +121,7 @@ EACH_FIELD: dict[str, Any] = {
     "since": Offsets({TopicPartition("t", 0): 1}), "lost": (OffsetRange("t", 0, 3, 9),), "delivery": "idempotent",
     "group": "g", "batch": "b", "leaders": {TopicPartition("t", 0): 1}, "began_at": LATER,
     "missed": (OffsetRange("t", 0, 3, 9),), "read_to_of": {"t": None}, "gone": {"t": None},
+    "tombstones_kept": {"t": timedelta(days=1)},
     "clock": Clock(so_far={TopicPartition("t", 0): Seen(LATER, LATER, LATER)}, watermark=LATER, late=1),
 }  # fmt: skip
 EACH_OF_CLOCK: dict[str, Any] = {
@@ -201,7 +205,8 @@ def test_another_pipelines_metadata_is_not_ours() -> None:
     | st.fixed_dictionaries(
         {"lakelock": st.just(1), "pipeline": st.just("p")},
         optional={name: st.none() | st.integers() | st.text() | st.lists(st.integers()) for name in
-                  ("epoch", "owner", "offsets", "topics", "read_to", "lost", "began_at", "missed", "read_to_of")},
+                  ("epoch", "owner", "offsets", "topics", "read_to", "lost", "began_at", "missed", "read_to_of",
+                   "tombstones_kept")},
     ).map(json.dumps)
 )  # fmt: skip
 def test_text_that_is_no_metadata_is_nobodys(text: str) -> None:
