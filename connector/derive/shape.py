@@ -8,6 +8,9 @@ deletes say what a record is, from the next record on, and may be changed on pur
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaSink, KeyedSink, PipelineConfig
@@ -26,20 +29,35 @@ _OF_SEQUENCE = ("_sequence", "__START_AT")
 _OF_SYSTEM = "__SYSTEM_START_AT"
 
 
-def shape(config: PipelineConfig, rows: StructType, columns: StructType, *, zone: str) -> Shape:
+_NONE: Mapping[str, str] = MappingProxyType({})
+_TYPE = "types."
+"""The beginning of the names, in what a table remembers. What follows is the aggregate."""
+
+
+def shape(
+    config: PipelineConfig, rows: StructType, columns: StructType, *, zone: str, types: Mapping[str, str] = _NONE
+) -> Shape:
     """What shapes the rows of a pipeline with one table. Pure.
 
     ``rows``: the columns of decoded records, after ``transform``; ``columns``: those of the table; ``zone``: the
-    session's time zone.
+    session's time zone; ``types``: aggregate -> the type on which its states depend without showing it.
     """
     sink = config.sinks[0]
     assert isinstance(sink, DeltaSink)
     texts: dict[str, Text] = {"type": config.sinks[0].type, **_options(sink)}
     together = [*getattr(sink, "key", ()), *getattr(sink, "group_by", ())]
     texts |= masks_of(config.steps, together)  # those that order the records can't be masked
+    texts |= {f"{_TYPE}{name}": kind for name, kind in types.items()}
     if _depends_on_the_zone(config, sink, rows, columns):
         texts[ZONE] = "UTC" if _UTC.fullmatch(zone) else zone
-    return Shape(config.name, lambda name: name if name.startswith(MASK) else sink.option(name), texts)
+    return Shape(config.name, partial(_told, sink), texts)
+
+
+def _told(sink: DeltaSink, name: str) -> str:
+    """What messages call what a table remembers under this name."""
+    if name.startswith(_TYPE):
+        return f"the type of what {sink.option('aggregates', name.removeprefix(_TYPE))} counts"
+    return name if name.startswith(MASK) else sink.option(name)
 
 
 def _options(sink: DeltaSink) -> dict[str, Text]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ from pyspark.sql.types import (
 
 from connector.config import parse
 from connector.derive.shape import shape
+from connector.state.aggregates import aggregate
+from connector.state.sketches import hashed_as
 from sinks.delta.shape import ZONE, Shape
 
 COORDINATES = {
@@ -47,6 +51,7 @@ def of(
     columns: dict[str, DataType] | None = None,
     *,
     zone: str = "Europe/Berlin",
+    types: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> Shape:
     config = parse(
@@ -59,7 +64,7 @@ def of(
         }
     )
     rows = {**rows, **COORDINATES}
-    return shape(config, struct(rows), struct(rows if columns is None else columns), zone=zone)
+    return shape(config, struct(rows), struct(rows if columns is None else columns), zone=zone, types=types)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +169,35 @@ def test_another_kind_of_table_is_another_shape(before: int, after: int) -> None
     # As a table that remembers its key only.
     without = {name: text for name, text in of(KINDS[before]).texts.items() if name in ("key", "group_by")}
     assert of({"type": "delta_append"}).differences(without).keys() == without.keys()
+
+
+def test_the_type_by_which_values_are_hashed_is_remembered() -> None:
+    """A sketch has hashes of the values, and the hash of 1 as an INT isn't that of 1 as a BIGINT."""
+    sink = {**COUNT, "aggregates": {"u": "approx_count_distinct(n)"}}
+
+    def counted(kind: str) -> Shape:
+        known = aggregate("approx_count_distinct(n)").typed(lambda _: kind)
+        return of(sink, types={"u": known.depends_on} if known.depends_on else {})
+
+    before, after = counted("INT"), counted("BIGINT")
+    assert after.differences(before.texts) == {"types.u": ("INT", "BIGINT")}
+    assert after.option("types.u") == "the type of what sinks[0].aggregates.u counts"
+    assert counted("SMALLINT").differences(before.texts) == {}, "Spark hashes both alike"
+    earlier = {name: text for name, text in before.texts.items() if name != "types.u"}
+    assert after.differences(earlier) == {}, "a table of an earlier release doesn't say"
+    assert after.over(earlier)["types.u"] == "BIGINT"
+
+
+@pytest.mark.parametrize(
+    ("kind", "hashed"),
+    [
+        ("TINYINT", "INT"), ("INT", "INT"), ("BIGINT", "BIGINT"), ("FLOAT", "FLOAT"), ("STRING", "STRING"),
+        ("DECIMAL(10,2)", "DECIMAL(18,2)"), ("DECIMAL(18,2)", "DECIMAL(18,2)"), ("DECIMAL(19,2)", "DECIMAL(38,2)"),
+        ("ARRAY<int>", "ARRAY<int>"), ("VOID", ""), ("STRUCT<`a`: int>", ""),
+    ],
+)  # fmt: skip
+def test_types_whose_values_have_the_same_hashes_are_one(kind: str, hashed: str) -> None:
+    assert hashed_as(kind) == hashed
 
 
 def test_messages_name_the_option_by_its_path_in_the_file() -> None:
