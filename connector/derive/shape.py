@@ -18,7 +18,7 @@ from connector.config.formats import AvroFormat, ProtobufFormat
 from connector.config.kinds import duration_text
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
-from connector.derive.masked_keys import MASK, masks_of
+from connector.derive.masked_keys import MASK, masks_of_sink
 from sinks.delta.shape import ZONE, Shape, Text
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def shape(
     sink = config.sinks[0]
     assert isinstance(sink, DeltaSink)
     texts: dict[str, Text] = {"type": config.sinks[0].type, **_options(sink)}
-    together = [*getattr(sink, "key", ()), *getattr(sink, "group_by", ())]
-    texts |= masks_of(config.steps, together)  # those that order the records can't be masked
+    texts |= masks_of_sink(config.steps, sink, rows.names)  # those that order the records can't be masked
     texts |= {f"{_TYPE}{name}": kind for name, kind in types.items()}
     if _depends_on_the_zone(config, sink, rows, columns):
         texts[ZONE] = "UTC" if _UTC.fullmatch(zone) else zone

@@ -143,6 +143,48 @@ def test_a_table_that_remembers_nothing_of_masks_takes_any(steps: list[dict[str,
     assert bool(of(UPSERT, steps=steps).differences(masked)) is (steps == [])
 
 
+EMAILS = {"k": StringType(), "email": StringType(), "n": IntegerType()}
+
+
+def emails(sink: dict[str, Any], salt: dict[str, Any] | None, kept: str = "email") -> Shape:
+    return of(sink, EMAILS, steps=[] if salt is None else [{"mask": [kept], **salt}])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["approx_count_distinct(email)", "collect_set(EMAIL, 10)", "count(CASE WHEN email < '8' THEN 1 END)",
+     "sum(CAST(conv(left(`email`, 2), 16, 10) AS INT))"],
+)  # fmt: skip
+def test_a_mask_of_what_an_aggregate_counts_is_remembered(text: str) -> None:
+    sink = {**COUNT, "aggregates": {"c": text}}
+    before = emails(sink, SALT).texts
+    for salt in (OTHER, None):
+        assert emails(sink, salt).differences(before).keys() == {"steps.mask.email"}
+    assert emails(sink, SALT).differences(emails(sink, None).texts).keys() == {"steps.mask.email"}
+    earlier = {name: kept for name, kept in before.items() if name != "steps.mask.email"}
+    assert emails(sink, OTHER).differences(earlier) == {}, "a table of an earlier release doesn't say"
+    assert emails(sink, SALT, "n").differences(emails(sink, OTHER, "n").texts) == {}, "no column of the aggregate"
+
+
+@pytest.mark.parametrize("text", ["count(email)", "count(*)", "last(email, n)", "min_by(email, n)"])
+def test_a_mask_of_values_that_are_not_added_up_may_change(text: str) -> None:
+    sink = {**COUNT, "aggregates": {"c": text}}
+    assert emails(sink, OTHER).differences(emails(sink, SALT).texts) == {}
+
+
+@pytest.mark.parametrize("tracks", [{}, {"track_history_column_list": "email"}])
+def test_another_salt_of_what_a_history_tracks_is_another_one(tracks: dict[str, Any]) -> None:
+    """Each key would begin a version, and nothing has changed. A mask that comes or goes shows in the file."""
+    history = {"type": "delta_history", "key": "k", **tracks}
+    before = emails(history, SALT).texts
+    assert emails(history, OTHER).differences(before).keys() == {"steps.mask.email"}
+    assert emails(history, SALT).differences(before) == {}
+    assert emails(history, None).differences(before) == {}
+    assert emails(history, OTHER).differences(emails(history, None).texts) == {}
+    untracked = {"type": "delta_history", "key": "k", "track_history_except_column_list": "email"}
+    assert emails(untracked, OTHER).differences(emails(untracked, SALT).texts) == {}
+
+
 def test_the_salt_of_a_column_with_the_name_of_a_type_is_not_that_of_the_order() -> None:
     steps = [{"mask": ["date", "n"], "salt": SecretStr("0123456789abcdef")}, {"rename": {"n": "m"}}]
     made = of({**UPSERT, "sequence_by": "CAST(at AS DATE)"}, steps=steps)
