@@ -8,7 +8,7 @@ deletes say what a record is, from the next record on, and may be changed on pur
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaSink, KeyedSink, PipelineConfig
 from connector.config.formats import AvroFormat, ProtobufFormat
 from connector.config.kinds import duration_text
+from connector.config.transform_sql import call_in, computes_with
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.derive.masked_keys import MASK, masks_of_sink
@@ -103,7 +104,22 @@ def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructTy
     if isinstance(sink, DeltaAggregateSink):
         found += [each for each in columns if each.name in sink.aggregates]
     kinds = ("timestamp", "date") if by_sql else ("timestamp",)
+    # SQL makes a text or a number of an instant by the zone, and leaves no time that would show it.
+    times = {"_timestamp", *(each.name.lower() for each in rows if _holds(each.dataType, ("timestamp",)))}
+    if any(computes_with(sql, times) for sql in _expressions(config, sink)):
+        return True
     return any(_holds(each.dataType, kinds) for each in found)
+
+
+def _expressions(config: PipelineConfig, sink: DeltaSink) -> Iterator[str]:
+    """The user's SQL that says what goes together, or in which order."""
+    if config.transform is not None:
+        yield config.transform
+    if isinstance(sink, KeyedSink):
+        yield from (each for each in (sink.sequence_by, getattr(sink, "recorded_by", None)) if each is not None)
+    if isinstance(sink, DeltaAggregateSink):
+        for text in sink.aggregates.values():
+            yield from call_in(text)[1]
 
 
 def _holds(data_type: DataType, kinds: tuple[str, ...]) -> bool:
