@@ -43,7 +43,7 @@ from connector.audit.forgotten import rows_missing
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, no_letters, topic_of_letters
-from connector.audit.letters_table import letters_table
+from connector.audit.letters_table import LettersTable, letters_table
 from connector.audit.notes import notes_on
 from connector.audit.on_read import OnRead
 from connector.audit.records import kafka_records
@@ -62,7 +62,7 @@ from sinks.kafka import reader_refused
 from sinks.plurals import plural
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Audit", "Claim", "PartitionAudit", "Place", "Range", "audit", "audit_routes", "show"]
 
@@ -303,7 +303,7 @@ def _compared(
             committed_later=claim.commits_later,
             leave_out=sorted(pinned.others),
             letters=open_letters,
-            late=late_letters(letters.late(config.name, pinned.epoch)) if letters and _keeps_late(config) else None,
+            late=_late(config, letters, pinned.epoch),
             earlier=pinned.earlier,
             behind=behind,
         )
@@ -357,11 +357,14 @@ def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:
         return {}  # a transactional pipeline needs no rights on a group
 
 
-def _keeps_late(config: PipelineConfig) -> bool:
-    """Whether records that come too late for their window become dead letters."""
+def _late(config: PipelineConfig, letters: LettersTable | None, epoch: int | None) -> DataFrame | None:
+    """The dead letters of late records. None: there are none, and the file adds late records."""
     sink = config.sinks[0]
-    window = sink.window if isinstance(sink, DeltaAggregateSink) else None
-    return window is not None and window.late == "dead_letter"
+    if letters is None or not isinstance(sink, DeltaAggregateSink) or sink.window is None:
+        return None
+    found = letters.late(config.name, epoch)
+    # What was set aside before the file said `late: add` is in no window later either.
+    return None if sink.window.late == "add" and found.isEmpty() else late_letters(found)
 
 
 def _unless_set_aside(config: PipelineConfig, counts: list[dict[str, Any]], *, closed: bool) -> list[dict[str, Any]]:

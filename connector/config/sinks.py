@@ -225,10 +225,11 @@ class Window(Options):
     gap: Duration | None = None
     """The length of silence in a group that ends a session. Give ``size`` or ``gap``."""
     allowed_lateness: Duration = timedelta(0)
-    """How long a window stays open after its end. A record that comes later is late."""
+    """How long a window stays open after its end. A record that comes later is late. A longer time lets records into
+    windows again that are closed."""
     late: Literal["add", "dead_letter"] = "add"
     """What to do with late records: ``add`` them to their window anyway, or write them to ``dead_letters``. Only with
-    ``dead_letter`` are the rows of closed windows final."""
+    ``dead_letter`` are the rows of closed windows final, as long as ``allowed_lateness`` doesn't grow."""
     idle_after: Duration = IDLE_AFTER
     """After this time without new records, a partition no longer holds back the watermark, and so the windows of the
     others."""

@@ -15,6 +15,8 @@ _NO_COLUMN = re.compile(
     re.IGNORECASE,
 )
 _TABLE = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+(?:as\s+)?(\w+))?")
+_AS_IT_IS = (",", "(", "struct", "coalesce", "greatest", "least")
+"""What stands before the bracket around values that stay what they are."""
 _LISTS = ("select", "lateral")
 _AFTER_TABLES = ("where", "group", "having", "order", "sort", "union", "limit")
 
@@ -48,6 +50,23 @@ def made_of(sql: str, column: str) -> set[str]:
     It takes no SQL apart: what it finds in one item of a list counts as made of all that is in the item.
     """
     return _by_way_of_others(column, [(item[-1], {*item[:-1]}) for item in _named(sql)])
+
+
+def computes_with(sql: str, columns: Set[str]) -> bool:
+    """Whether SQL does more with one of the columns than to take it as it is. ``columns``: in small letters."""
+    tokens = [*_tokens(sql), ","]
+    within, before = list[str](), ","
+    for token, after in pairwise(tokens):
+        if token == "(":
+            within.append(before)
+        elif token == ")" and within:
+            within.pop()
+        elif token in columns and before != "as":
+            alone = before in (",", "(", ".", "select", "distinct") and after in (",", ")", "as", "from")
+            if not alone or not all(each in _AS_IT_IS for each in within):
+                return True
+        before = token
+    return False
 
 
 def begun_with(sql: str, column: str) -> set[str]:

@@ -38,7 +38,8 @@ def derive(config: PipelineConfig, table: DeltaTable, commits: PipelineCommits, 
         refuse_second(config, table, commits)
         return found.check()
 
-    return replace(found, check=check, shape=shape(config, records.schema, found.columns, zone=zone))
+    shaped = shape(config, records.schema, found.columns, zone=zone, types=found.types)
+    return replace(found, check=check, shape=shaped)
 
 
 def _derived(

@@ -93,6 +93,7 @@ def aggregates(
         plain=PlainAggregate(table, groups, guarded=config.delivery == "idempotent"),
         prepare=prepare,
         late=late,
+        types={name: state.depends_on for name, state in states.items() if state.depends_on},
     )
 
 

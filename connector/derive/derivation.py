@@ -71,5 +71,7 @@ class TableDerivation(Derivation):
     """Before the first epoch, with what ``check`` returned."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """What the table gets when it is made."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Aggregate -> what its states depend on without showing it: see ``Monoid.depends_on``."""
     shape: Shape = field(default_factory=Shape)
     """What the table remembers of the options that shape its rows."""

@@ -8,14 +8,18 @@ deletes say what a record is, from the next record on, and may be changed on pur
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaSink, KeyedSink, PipelineConfig
 from connector.config.formats import AvroFormat, ProtobufFormat
 from connector.config.kinds import duration_text
+from connector.config.transform_sql import call_in, computes_with
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
-from connector.derive.masked_keys import MASK, masks_of
+from connector.derive.masked_keys import MASK, masks_of_sink
 from sinks.delta.shape import ZONE, Shape, Text
 
 if TYPE_CHECKING:
@@ -26,20 +30,34 @@ _OF_SEQUENCE = ("_sequence", "__START_AT")
 _OF_SYSTEM = "__SYSTEM_START_AT"
 
 
-def shape(config: PipelineConfig, rows: StructType, columns: StructType, *, zone: str) -> Shape:
+_NONE: Mapping[str, str] = MappingProxyType({})
+_TYPE = "types."
+"""The beginning of the names, in what a table remembers. What follows is the aggregate."""
+
+
+def shape(
+    config: PipelineConfig, rows: StructType, columns: StructType, *, zone: str, types: Mapping[str, str] = _NONE
+) -> Shape:
     """What shapes the rows of a pipeline with one table. Pure.
 
     ``rows``: the columns of decoded records, after ``transform``; ``columns``: those of the table; ``zone``: the
-    session's time zone.
+    session's time zone; ``types``: aggregate -> the type on which its states depend without showing it.
     """
     sink = config.sinks[0]
     assert isinstance(sink, DeltaSink)
     texts: dict[str, Text] = {"type": config.sinks[0].type, **_options(sink)}
-    together = [*getattr(sink, "key", ()), *getattr(sink, "group_by", ())]
-    texts |= masks_of(config.steps, together)  # those that order the records can't be masked
+    texts |= masks_of_sink(config.steps, sink, rows.names)  # those that order the records can't be masked
+    texts |= {f"{_TYPE}{name}": kind for name, kind in types.items()}
     if _depends_on_the_zone(config, sink, rows, columns):
         texts[ZONE] = "UTC" if _UTC.fullmatch(zone) else zone
-    return Shape(config.name, lambda name: name if name.startswith(MASK) else sink.option(name), texts)
+    return Shape(config.name, partial(_told, sink), texts)
+
+
+def _told(sink: DeltaSink, name: str) -> str:
+    """What messages call what a table remembers under this name."""
+    if name.startswith(_TYPE):
+        return f"the type of what {sink.option('aggregates', name.removeprefix(_TYPE))} counts"
+    return name if name.startswith(MASK) else sink.option(name)
 
 
 def _options(sink: DeltaSink) -> dict[str, Text]:
@@ -86,7 +104,22 @@ def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructTy
     if isinstance(sink, DeltaAggregateSink):
         found += [each for each in columns if each.name in sink.aggregates]
     kinds = ("timestamp", "date") if by_sql else ("timestamp",)
+    # SQL makes a text or a number of an instant by the zone, and leaves no time that would show it.
+    times = {"_timestamp", *(each.name.lower() for each in rows if _holds(each.dataType, ("timestamp",)))}
+    if any(computes_with(sql, times) for sql in _expressions(config, sink)):
+        return True
     return any(_holds(each.dataType, kinds) for each in found)
+
+
+def _expressions(config: PipelineConfig, sink: DeltaSink) -> Iterator[str]:
+    """The user's SQL that says what goes together, or in which order."""
+    if config.transform is not None:
+        yield config.transform
+    if isinstance(sink, KeyedSink):
+        yield from (each for each in (sink.sequence_by, getattr(sink, "recorded_by", None)) if each is not None)
+    if isinstance(sink, DeltaAggregateSink):
+        for text in sink.aggregates.values():
+            yield from call_in(text)[1]
 
 
 def _holds(data_type: DataType, kinds: tuple[str, ...]) -> bool:

@@ -39,6 +39,10 @@ class Monoid(ABC):
 
     name: str = ""
 
+    depends_on: str = ""
+    """Known once it is ``typed``: what its states depend on and neither their type nor the text shows. A table
+    remembers it, and states that depend on something else aren't added to its own. Empty: nothing."""
+
     def __init__(self, *arguments: str) -> None:
         """``arguments``: SQL expressions over the record's columns, as in ``name(argument, argument)``."""
         self.arguments = arguments

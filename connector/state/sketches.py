@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -24,9 +25,10 @@ class ApproxCountDistinct(Monoid):
         super().__init__(x)
 
     def typed(self, types: Callable[[str], str]) -> Monoid:
-        """Itself, as a sketch has one type. Spark analyses x and raises AnalysisException if it is no expression."""
-        types(self.arguments[0])  # fails if x isn't an expression
-        return self
+        """A copy that knows how x is hashed. Spark analyses x and raises AnalysisException if it is no expression."""
+        known = copy.copy(self)
+        known.depends_on = hashed_as(types(self.arguments[0]))
+        return known
 
     def lift(self) -> str:
         """Not available: raises NotImplementedError. Use ``gather``."""
@@ -48,6 +50,19 @@ class ApproxCountDistinct(Monoid):
     def total(self, states: str) -> str:
         """The union of a group's sketches."""
         return f"hll_union_agg({states})"
+
+
+def hashed_as(kind: str) -> str:
+    """The type, or the widest one whose values have the same hashes: of a number the hash isn't that of its value.
+
+    Empty: it isn't remembered. A struct may get a field, and the hash passes over the nulls in it.
+    """
+    if kind in ("TINYINT", "SMALLINT", "INT"):
+        return "INT"
+    decimal = re.fullmatch(r"DECIMAL\((\d+), ?(\d+)\)", kind)
+    if decimal is not None:
+        return f"DECIMAL({18 if int(decimal[1]) <= 18 else 38},{decimal[2]})"
+    return "" if kind == "VOID" or "STRUCT<" in kind else kind
 
 
 class Quantile(Monoid):

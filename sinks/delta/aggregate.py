@@ -198,7 +198,9 @@ def adding(groups: Groups, *, guarded: bool) -> Merge:
         stored, new = (f"{side}._state.{identifier(name)}" for side in "ts")
         states[name] = new if groups.replaces else state.plus(stored, new)
         results[name] = state.present(states[name])
-    closed = {"window_closed": "coalesce(t.window_closed, false) OR s.window_closed"} if groups.windows else {}
+    # A row that replaces has the end of the whole session, which a late record may have moved beyond the watermark.
+    is_closed = "s.window_closed" if groups.replaces else "coalesce(t.window_closed, false) OR s.window_closed"
+    closed = {"window_closed": is_closed} if groups.windows else {}
     updates = {
         **results,
         "_state": _struct(states),

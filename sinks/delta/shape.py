@@ -80,6 +80,8 @@ class Shape:
         back = "Write what the table was made with"
         if ZONE in other:
             back += f" (spark: {{{ZONE}: {_told(other[ZONE][0])}}}, or in a session of yours spark.conf.set)"
+        if any(name.startswith("types.") for name in other):
+            back += " (cast what is counted to the type that it had, and have the table forget the text of before)"
         raise SchemaMismatch(
             f"The rows of {table.label!r} were made with other options: {told}. A row that was made with both would be "
             "wrong, and nothing would tell it. Nothing was written to the table.",

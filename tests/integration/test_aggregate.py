@@ -120,6 +120,29 @@ def test_sessions_grow_together(spark: "SparkSession", tmp_path: Path) -> None:
     assert bench.rows(columns) == [("01", "31", 6), ("40", "49", 1)]
 
 
+@pytest.mark.breadth
+@pytest.mark.parametrize("cuts", [(2, 3, 4), (3, 4), (4,)])
+def test_a_late_record_opens_a_closed_session_again(
+    spark: "SparkSession", tmp_path: Path, cuts: tuple[int, ...]
+) -> None:
+    """Wherever the epochs are cut: the flag is that of the session's last end."""
+    minutes = [("g", 5), ("h", 16), ("g", 14), ("h", 24)]
+    topic = ListedTopic([[(None, {"k": k, "t": minute(m)}) for k, m in minutes]])
+    bench = Bench(
+        spark, tmp_path, topic, SCHEMA,
+        sink={"type": "delta_aggregate", "group_by": "k", "aggregates": {"c": "count(*)"},
+              "window": {"time": "t", "gap": "10 minutes"}},
+    )  # fmt: skip
+    columns = "k, CAST(minute(window_end) AS INT), c, window_closed"
+    for cut in cuts:
+        bench.run(cut)
+        if cut == 2:
+            assert bench.rows(columns) == [("g", 15, 1, True), ("h", 26, 1, False)]
+        if cut == 3:
+            assert bench.rows(columns) == [("g", 24, 2, False), ("h", 26, 1, False)]
+    assert bench.rows(columns) == [("g", 24, 2, True), ("h", 34, 2, False)]
+
+
 # One model, many cuts: whatever the records, their order and the epochs, the table equals this.
 
 

@@ -11,7 +11,7 @@ WHEN MATCHED
     `n` = round(s._state.`n`, 2),
     `_state` = named_struct('total', s._state.`total`, 'n', s._state.`n`),
     `_applied` = transform_values(s._offsets, (_k, _v) -> _v.last),
-    `window_closed` = coalesce(t.window_closed, false) OR s.window_closed,
+    `window_closed` = s.window_closed,
     `window_end` = s.window_end
 WHEN NOT MATCHED
   AND NOT s._gone
@@ -91,7 +91,7 @@ SELECT
   END AS `_applied`,
   CASE _lakelock_case
     WHEN 0 THEN s.window_closed
-    WHEN 3 THEN coalesce(t.window_closed, false) OR s.window_closed
+    WHEN 3 THEN s.window_closed
     ELSE t.`window_closed`
   END AS `window_closed`,
   t.`more` AS `more`

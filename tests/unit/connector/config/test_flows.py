@@ -115,6 +115,21 @@ def test_a_key_is_masked_alike_in_all_flows() -> None:
             refuse_other_masks(config({"topics": ["b"], "steps": steps}, steps=[MASK], sinks=[sink]))
 
 
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {"type": "delta_aggregate", "path": "t", "group_by": "id", "aggregates": {"c": "approx_count_distinct(email)"}},
+        {"type": "delta_history", "path": "t", "key": "id"},
+    ],
+)
+def test_values_that_go_together_have_one_salt_in_all_flows(sink: dict[str, Any]) -> None:
+    for steps in ([MASK], []):  # a flow may lack the column
+        refuse_other_masks(config({"topics": ["b"], "steps": steps}, steps=[MASK], sinks=[sink]))
+    other = {"topics": ["b"], "steps": [{**MASK, "salt": "${env:OTHER_SALT}"}]}
+    with pytest.raises(ConfigurationError, match=r"flows\[0\].steps: mask email otherwise"):
+        refuse_other_masks(config(other, steps=[MASK], sinks=[sink]))
+
+
 def test_what_reads_a_record_is_shown() -> None:
     shown = lineage_of(config({"topics": ["b"], "value": AVRO, "steps": [{"drop": "x"}]}, steps=[{"drop": "seq"}]))
     assert shown.steps == ["decoded as json", "changed by drop", "decoded as avro (b)", "changed by drop"]

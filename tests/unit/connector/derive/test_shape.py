@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,6 +23,8 @@ from pyspark.sql.types import (
 
 from connector.config import parse
 from connector.derive.shape import shape
+from connector.state.aggregates import aggregate
+from connector.state.sketches import hashed_as
 from sinks.delta.shape import ZONE, Shape
 
 COORDINATES = {
@@ -47,6 +51,7 @@ def of(
     columns: dict[str, DataType] | None = None,
     *,
     zone: str = "Europe/Berlin",
+    types: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> Shape:
     config = parse(
@@ -59,7 +64,7 @@ def of(
         }
     )
     rows = {**rows, **COORDINATES}
-    return shape(config, struct(rows), struct(rows if columns is None else columns), zone=zone)
+    return shape(config, struct(rows), struct(rows if columns is None else columns), zone=zone, types=types)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +143,48 @@ def test_a_table_that_remembers_nothing_of_masks_takes_any(steps: list[dict[str,
     assert bool(of(UPSERT, steps=steps).differences(masked)) is (steps == [])
 
 
+EMAILS = {"k": StringType(), "email": StringType(), "n": IntegerType()}
+
+
+def emails(sink: dict[str, Any], salt: dict[str, Any] | None, kept: str = "email") -> Shape:
+    return of(sink, EMAILS, steps=[] if salt is None else [{"mask": [kept], **salt}])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["approx_count_distinct(email)", "collect_set(EMAIL, 10)", "count(CASE WHEN email < '8' THEN 1 END)",
+     "sum(CAST(conv(left(`email`, 2), 16, 10) AS INT))"],
+)  # fmt: skip
+def test_a_mask_of_what_an_aggregate_counts_is_remembered(text: str) -> None:
+    sink = {**COUNT, "aggregates": {"c": text}}
+    before = emails(sink, SALT).texts
+    for salt in (OTHER, None):
+        assert emails(sink, salt).differences(before).keys() == {"steps.mask.email"}
+    assert emails(sink, SALT).differences(emails(sink, None).texts).keys() == {"steps.mask.email"}
+    earlier = {name: kept for name, kept in before.items() if name != "steps.mask.email"}
+    assert emails(sink, OTHER).differences(earlier) == {}, "a table of an earlier release doesn't say"
+    assert emails(sink, SALT, "n").differences(emails(sink, OTHER, "n").texts) == {}, "no column of the aggregate"
+
+
+@pytest.mark.parametrize("text", ["count(email)", "count(*)", "last(email, n)", "min_by(email, n)"])
+def test_a_mask_of_values_that_are_not_added_up_may_change(text: str) -> None:
+    sink = {**COUNT, "aggregates": {"c": text}}
+    assert emails(sink, OTHER).differences(emails(sink, SALT).texts) == {}
+
+
+@pytest.mark.parametrize("tracks", [{}, {"track_history_column_list": "email"}])
+def test_another_salt_of_what_a_history_tracks_is_another_one(tracks: dict[str, Any]) -> None:
+    """Each key would begin a version, and nothing has changed. A mask that comes or goes shows in the file."""
+    history = {"type": "delta_history", "key": "k", **tracks}
+    before = emails(history, SALT).texts
+    assert emails(history, OTHER).differences(before).keys() == {"steps.mask.email"}
+    assert emails(history, SALT).differences(before) == {}
+    assert emails(history, None).differences(before) == {}
+    assert emails(history, OTHER).differences(emails(history, None).texts) == {}
+    untracked = {"type": "delta_history", "key": "k", "track_history_except_column_list": "email"}
+    assert emails(untracked, OTHER).differences(emails(untracked, SALT).texts) == {}
+
+
 def test_the_salt_of_a_column_with_the_name_of_a_type_is_not_that_of_the_order() -> None:
     steps = [{"mask": ["date", "n"], "salt": SecretStr("0123456789abcdef")}, {"rename": {"n": "m"}}]
     made = of({**UPSERT, "sequence_by": "CAST(at AS DATE)"}, steps=steps)
@@ -166,6 +213,35 @@ def test_another_kind_of_table_is_another_shape(before: int, after: int) -> None
     assert of({"type": "delta_append"}).differences(without).keys() == without.keys()
 
 
+def test_the_type_by_which_values_are_hashed_is_remembered() -> None:
+    """A sketch has hashes of the values, and the hash of 1 as an INT isn't that of 1 as a BIGINT."""
+    sink = {**COUNT, "aggregates": {"u": "approx_count_distinct(n)"}}
+
+    def counted(kind: str) -> Shape:
+        known = aggregate("approx_count_distinct(n)").typed(lambda _: kind)
+        return of(sink, types={"u": known.depends_on} if known.depends_on else {})
+
+    before, after = counted("INT"), counted("BIGINT")
+    assert after.differences(before.texts) == {"types.u": ("INT", "BIGINT")}
+    assert after.option("types.u") == "the type of what sinks[0].aggregates.u counts"
+    assert counted("SMALLINT").differences(before.texts) == {}, "Spark hashes both alike"
+    earlier = {name: text for name, text in before.texts.items() if name != "types.u"}
+    assert after.differences(earlier) == {}, "a table of an earlier release doesn't say"
+    assert after.over(earlier)["types.u"] == "BIGINT"
+
+
+@pytest.mark.parametrize(
+    ("kind", "hashed"),
+    [
+        ("TINYINT", "INT"), ("INT", "INT"), ("BIGINT", "BIGINT"), ("FLOAT", "FLOAT"), ("STRING", "STRING"),
+        ("DECIMAL(10,2)", "DECIMAL(18,2)"), ("DECIMAL(18,2)", "DECIMAL(18,2)"), ("DECIMAL(19,2)", "DECIMAL(38,2)"),
+        ("ARRAY<int>", "ARRAY<int>"), ("VOID", ""), ("STRUCT<`a`: int>", ""),
+    ],
+)  # fmt: skip
+def test_types_whose_values_have_the_same_hashes_are_one(kind: str, hashed: str) -> None:
+    assert hashed_as(kind) == hashed
+
+
 def test_messages_name_the_option_by_its_path_in_the_file() -> None:
     assert of(COUNT).option("aggregates.c") == "sinks[0].aggregates.c"
 
@@ -183,6 +259,12 @@ def test_messages_name_the_option_by_its_path_in_the_file() -> None:
          {"__START_AT": TimestampType()}, {}),
         (COUNT, AT, NO_TIME, {}),
         ({**COUNT, "aggregates": {"c": "max(to_timestamp(k))"}}, NO_TIME, {"c": TimestampType()}, {}),
+        (COUNT, NO_TIME, None, {"transform": "SELECT date_format(_timestamp, 'yyyy-MM-dd') AS k FROM records"}),
+        (UPSERT, NO_TIME, None, {"transform": "SELECT * FROM records WHERE `_timestamp` > '2026-01-01'"}),
+        ({**COUNT, "aggregates": {"c": "count(CASE WHEN hour(_timestamp) < 6 THEN 1 END)"}}, NO_TIME, None, {}),
+        ({**UPSERT, "sequence_by": "date_format(_timestamp, 'yyyyMMddHHmmss')"}, NO_TIME,
+         {"_sequence": StringType()}, {}),
+        ({**UPSERT, "sequence_by": "CAST(at AS STRING)"}, AT, {"_sequence": StringType()}, {"value": AVRO}),
         (UPSERT, {"k": DateType()}, None, {"transform": "SELECT CAST(_timestamp AS DATE) AS k FROM records"}),
         ({"type": "delta_append"}, AT, None,
          {"value": AVRO, "transform": "SELECT to_timestamp(k) AS at FROM records"}),
@@ -207,6 +289,10 @@ def test_the_zone_is_remembered_where_it_may_have_made_a_time(
         ({"type": "delta_append"}, {"at": TimestampNTZType(), "day": DateType()}, None, {}),
         ({**UPSERT, "sequence_by": "_timestamp"}, NO_TIME, {"_sequence": TimestampType()}, {}),
         ({**COUNT, "window": {"size": "1 hour"}}, NO_TIME, {"window_start": TimestampType(), "c": LongType()}, {}),
+        ({**UPSERT, "sequence_by": "struct(_timestamp, n)"}, NO_TIME, {"_sequence": LongType()}, {}),
+        ({**COUNT, "aggregates": {"c": "last(n, _timestamp)"}}, NO_TIME, {"c": LongType()}, {}),
+        (UPSERT, NO_TIME, None, {"transform": "SELECT upper(k) AS k, n, records._timestamp FROM records"}),
+        (UPSERT, NO_TIME, None, {"transform": "SELECT k, n, _timestamp AS _timestamp FROM records"}),
         ({"type": "delta_append"}, AT, None, {"value": AVRO}),
         (UPSERT, AT, None, {"value": AVRO, "steps": [{"rename": {"a": "at"}}]}),
         ({**UPSERT, "key": "at"}, AT, None, {"value": AVRO, "key": AVRO}),

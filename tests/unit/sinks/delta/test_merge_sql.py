@@ -134,6 +134,18 @@ def test_a_merge_is_the_one_that_was_reviewed(name: str) -> None:
     assert_reviewed(name, texts(MERGES[name]()))
 
 
+@pytest.mark.parametrize(
+    ("sessions", "closed"),
+    [(False, "coalesce(t.window_closed, false) OR s.window_closed"), (True, "s.window_closed")],
+)
+def test_a_window_stays_closed_and_a_session_that_has_grown_is_judged_anew(sessions: bool, closed: str) -> None:
+    """A late record may move a session's end beyond the watermark. The end of other windows stays where it is."""
+    groups = replace(GROUPS, windows=True, grown_together=(lambda rows, _: rows) if sessions else None)
+    sets = adding(groups, guarded=True).matched[-1].sets
+    assert sets is not None
+    assert sets["window_closed"] == closed
+
+
 def test_the_source_of_an_upsert_is_the_one_that_was_reviewed() -> None:
     deletes = [*OFFSETS, DELETED_BY]
     by_sequence, parts = [*SEQUENCED, DELETED_BY], [*SEQUENCED, DELETED_BY, COLUMNS]
