@@ -62,9 +62,9 @@ def answering(servers: str, *, group: str | None = None) -> Iterator[None]:
 
 
 def explained(error: KafkaError, servers: str, group: str | None = None) -> LakelockError:
-    """The error to raise for kafka-python's ``error``: NotAuthorized, AuthenticationFailed, TlsFailed or
-    BrokerUnreachable."""
-    from kafka.errors import AuthorizationError
+    """The error to raise for kafka-python's ``error``: NotAuthorized, AuthenticationFailed, TlsFailed, SourceError for
+    records that it can't read, or BrokerUnreachable."""
+    from kafka.errors import AuthorizationError, CorruptRecordError, UnsupportedCodecError
 
     from sinks.kafka.network import LoginRefused, NoConnection, TlsRefused
 
@@ -77,6 +77,13 @@ def explained(error: KafkaError, servers: str, group: str | None = None) -> Lake
     if isinstance(found, (LoginRefused, TlsRefused)):
         meant = AuthenticationFailed if isinstance(found, LoginRefused) else TlsFailed
         return meant(f"Kafka at {servers}: {found.reason}.", hint=found.hint)
+    if isinstance(found, CorruptRecordError | UnsupportedCodecError):
+        # Its message may have bytes of a record.
+        return SourceError(
+            f"Kafka at {servers} has a record that kafka-python can't read ({type(found).__name__}).",
+            hint="delivery: transactional reads records by Kafka's own client, which may be able to. If not, delete "
+            "the partition's records up to it with kafka-delete-records, and run with on_data_loss: continue.",
+        )
     why = found.reason if isinstance(found, NoConnection) else type(error).__name__
     hint = found.hint if isinstance(found, NoConnection) else ""
     return BrokerUnreachable(
