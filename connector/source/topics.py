@@ -126,9 +126,13 @@ class KafkaSource:
         names = sorted({range_.topic for range_ in epoch.ranges} & epoch.topics.keys())
         if not names:
             return
-        with answering(self._servers):
-            found = self._admin.describe_topics(names)
-        there = [topic for topic in found if topic["error_code"] != _UNKNOWN_TOPIC]
+
+        def described() -> Sequence[Mapping[str, Any]]:
+            with answering(self._servers):
+                found: Sequence[Mapping[str, Any]] = self._admin.describe_topics(names)
+                return found
+
+        there = [topic for topic in _patiently(described) if topic["error_code"] != _UNKNOWN_TOPIC]
         refuse_recreated(epoch.topics, {topic["name"]: self._id(topic) for topic in there})
         ends = {range_.at: range_.end for range_ in epoch.ranges}
         refuse_refilled(ends, self._ends_of({at: epoch.leaders[at] for at in ends if at in epoch.leaders}, _led(there)))
