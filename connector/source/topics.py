@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient
@@ -16,6 +18,7 @@ from kafka.errors import (
     NodeNotReadyError,
     NotLeaderForPartitionError,
     TopicAuthorizationFailedError,
+    UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
 from kafka.structs import TopicPartition as KafkaPartition
@@ -107,13 +110,14 @@ class KafkaSource:
             # Beginnings last: retention may move a beginning in between, but never an end.
             found = log_ends(self._admin, partitions.brokers)
             beginnings = log_beginnings(self._admin, partitions.brokers)
+        leaders = {at: end.leader for at, end in found.items() if end.leader is not None}
         return TopicsHeld(
             Offsets(beginnings),
             Offsets({at: end.offset for at, end in found.items()}),
             partitions.ids,
             asked_at,
-            {at: end.leader for at, end in found.items() if end.leader is not None},
-            self._ends_of,
+            leaders,
+            partial(self._ends_of, current=leaders),
             self._open.held_back(found),
         )
 
@@ -159,16 +163,21 @@ class KafkaSource:
         return self._tombstones.kept(self._admin, self._servers, topics) if self._with_deletes else {}
 
     def _ends_of(
-        self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None
+        self,
+        leaders: Mapping[TopicPartition, int],
+        led: Mapping[TopicPartition, int] | None = None,
+        current: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> Mapping[TopicPartition, int]:
-        """See ``TopicsHeld.ends_of``. Deleted partitions are left out. ``led`` are the leaders, if just asked."""
+        """See ``TopicsHeld.ends_of``. Deleted partitions are left out. ``led`` are the leaders, if just asked, and
+        ``current`` their epochs, as far as a look knows them."""
 
         def ask() -> Mapping[TopicPartition, int]:
             nonlocal led
             with answering(self._servers):
                 now = led or _led(self._admin.describe_topics(sorted({at.topic for at in leaders})))
                 led = None
-                return ends_of_leaders(self._admin, {at: epoch for at, epoch in leaders.items() if at in now}, now)
+                asked = {at: epoch for at, epoch in leaders.items() if at in now}
+                return ends_of_leaders(self._admin, asked, now, current)
 
         return _patiently(ask) if leaders else {}
 
@@ -352,5 +361,5 @@ def _patiently(question: Callable[[], _Told]) -> _Told:
 
 def _may_be_back(error: BaseException) -> bool:
     lost, elsewhere = (KafkaConnectionError, NodeNotReadyError), (LeaderNotAvailableError, NotLeaderForPartitionError)
-    passing = (*lost, *elsewhere, UnknownTopicOrPartitionError)
+    passing = (*lost, *elsewhere, UnknownLeaderEpochError, UnknownTopicOrPartitionError)
     return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, passing)
