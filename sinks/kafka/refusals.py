@@ -152,10 +152,12 @@ def reader_refused(error: BaseException) -> LakelockError | None:
         )
     unanswered = _UNANSWERED.search(text)
     if unanswered:
+        # A broker before 3.8 may end a fetch from remote storage after the wait, which is short: see reader.py.
+        tiered = "Topics with tiered storage may need `source: {kafka: {fetch.max.wait.ms: 5000}}`."
         return BrokerUnreachable(
             f"Kafka didn't answer Spark's reader in time: {unanswered[0].strip().rstrip('.')}.",
             hint="Is a broker away? If not, check that the executors reach every broker by the address that it "
-            "advertises (advertised.listeners).",
+            f"advertises (advertised.listeners).{f' {tiered}' if 'record' in unanswered[0] else ''}",
         )
     return None
 
