@@ -54,6 +54,8 @@ class OneTable(Destination):
     small: bool = False
     """Whether the table and its log are small."""
     left: LeftLetters = field(default_factory=lambda: LeftLetters(None, ""))
+    _uncompared: list[tuple[Epoch, Committed, int]] = field(default_factory=list, init=False, repr=False)
+    """The epoch that is committed while nobody has asked yet whether its topics are still those of its plan."""
 
     @property
     def takes_recreated(self) -> bool:
@@ -61,7 +63,16 @@ class OneTable(Destination):
         return self.config.source.takes_recreated
 
     def position(self) -> Position | None:
-        """Where the pipeline stands, from the table's own history. None: the table holds no epoch yet."""
+        """Where the pipeline stands, from the table's own history. None: the table holds no epoch yet.
+
+        If Kafka didn't answer after this run's last commit, ask it first: nothing is planned on an epoch that may have
+        to be taken back.
+        """
+        try:
+            self._compare()
+        except (TopicRecreated, OffsetsLost) as error:
+            # The next plan begins before the epoch, and a look at the topics then says what is to be said of them.
+            log.warning("%r: the last epoch was taken back: %s", self.table.label, error.message)
         with for_few(self.spark, self.config.spark_options, few=self.small):
             return self.table.derivation.sink.position()
 
@@ -75,6 +86,7 @@ class OneTable(Destination):
         crash                 what is left
         ====================  ==========================================================================================
         before the commit     The old position. Nothing of the epoch is in the table.
+        before the question   The same as before the RESTORE. A run that Kafka doesn't answer asks again in `position`.
         before the RESTORE    The epoch, with what was read of the new topic. The next run stops with TopicRecreated or
                               OffsetsLost.
         after the RESTORE     The table as before the epoch. The next run reopens dead letters whose retry it has
@@ -89,14 +101,27 @@ class OneTable(Destination):
         appended = epoch.span if sink.appends else None
         with tuned(self.spark, self.config.spark_options, appended=appended):
             epoch, committed = write_epoch(epoch, self.reading, write=sink.write, observe=self.observe, behind=behind)
+        self._uncompared.append((epoch, committed, behind))
+        self._compare()
+        return committed
+
+    def _compare(self) -> None:
+        """Ask Kafka whether the topics of the last epoch changed while it was read, unless it has answered already.
+
+        Raises TopicRecreated or OffsetsLost after the epoch was taken back, and what `run_epoch` raises.
+        """
+        if not self._uncompared:
+            return
+        ((epoch, committed, behind),) = self._uncompared
         try:
             self.source.refuse_changed(epoch)
         except (TopicRecreated, OffsetsLost) as error:
+            self._uncompared.clear()
             self._take_back(epoch, committed.position, error)
             raise
+        self._uncompared.clear()
         self.left.close(committed.position)
         self.observe(Event(Step.COMMITTED, epoch, committed, behind))
-        return committed
 
     def _take_back(self, epoch: Epoch, committed: Position, why: TopicRecreated | OffsetsLost) -> None:
         """``committed``: the position of the table, or of its change log."""

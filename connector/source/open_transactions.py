@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from kafka import KafkaConsumer
-from kafka.errors import OffsetOutOfRangeError
+from kafka.errors import KafkaError
 from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.protocol.recover import HeldBack
@@ -39,7 +39,7 @@ class OpenTransactions:
     _consumer: KafkaConsumer | None = None
 
     def held_back(self, ends: Mapping[TopicPartition, End]) -> dict[TopicPartition, HeldBack]:
-        """What they hold back, for the partitions that have one. Raises KafkaError."""
+        """What they hold back, for the partitions that have one."""
         stable = {at: end.offset for at, end in ends.items() if end.held_back}
         self._told &= stable.keys()
         self._known = {at: known for at, known in self._known.items() if stable.get(at) == known[0]}
@@ -63,16 +63,40 @@ class OpenTransactions:
 
     def close(self) -> None:
         """Close the connection. The next question connects again."""
-        if self._consumer is not None:
-            self._consumer.close(autocommit=False)
-            self._consumer = None
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close(autocommit=False)
 
     def _since(self, stable: Mapping[TopicPartition, int]) -> dict[TopicPartition, datetime | None]:
         """Kafka's timestamp of the first record of the oldest transaction of each partition; None: it has none.
 
-        ``stable``: the offset of that record, where committed reading ends. Partitions that don't answer in time are
-        missing.
+        ``stable``: the offset of that record, where committed reading ends. Partitions that don't answer in time, or
+        can't be read, are missing.
         """
+        found: dict[TopicPartition, datetime | None] = {}
+        try:
+            consumer = self._connected()
+            deadline = time.monotonic() + _SECONDS
+            consumer.assign([KafkaPartition(*at) for at in stable])
+            for at, offset in stable.items():
+                consumer.seek(KafkaPartition(*at), offset)
+            while len(found) < len(stable) and time.monotonic() < deadline:
+                for at, records in consumer.poll(timeout_ms=200).items():
+                    millis = records[0].timestamp
+                    first = time_at(millis * 1000) if millis >= 0 else None
+                    found.setdefault(TopicPartition(*at), first)
+            consumer.unsubscribe()
+        except Exception as error:
+            # kafka-python's next poll of records that it couldn't read may never end.
+            self.close()
+            # A broker that is away, a user that may describe the topic and not read it, or a topic that was made again:
+            # without the time the look says less, and is right all the same.
+            if not isinstance(error, KafkaError):
+                raise
+            log.debug("no time of the open transactions: %s", type(error).__name__)
+        return found
+
+    def _connected(self) -> KafkaConsumer:
         if self._consumer is None:
             self._consumer = KafkaConsumer(
                 **{
@@ -85,20 +109,4 @@ class OpenTransactions:
                     "fetch_max_wait_ms": 100,
                 }
             )
-        consumer = self._consumer
-        found: dict[TopicPartition, datetime | None] = {}
-        deadline = time.monotonic() + _SECONDS
-        try:
-            consumer.assign([KafkaPartition(*at) for at in stable])
-            for at, offset in stable.items():
-                consumer.seek(KafkaPartition(*at), offset)
-            while len(found) < len(stable) and time.monotonic() < deadline:
-                for at, records in consumer.poll(timeout_ms=200).items():
-                    millis = records[0].timestamp
-                    first = time_at(millis * 1000) if millis >= 0 else None
-                    found.setdefault(TopicPartition(*at), first)
-        except OffsetOutOfRangeError:
-            pass  # the topic was made again, or cut: the next look shows it
-        finally:
-            consumer.unsubscribe()
-        return found
+        return self._consumer

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import difflib
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaAdminClient
 from kafka.errors import (
     KafkaConnectionError,
     LeaderNotAvailableError,
     NodeNotReadyError,
     NotLeaderForPartitionError,
-    OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
 from kafka.structs import TopicPartition as KafkaPartition
@@ -27,6 +28,7 @@ from connector.protocol.gone import Looks
 from connector.protocol.recover import Remaining, Remains, TopicsHeld, refuse_refilled
 from connector.protocol.topic_ids import refuse_recreated
 from connector.source.asked_again import asked_again
+from connector.source.few_records import FewRecords
 from connector.source.given_offsets import given_offset
 from connector.source.open_transactions import OpenTransactions
 from connector.source.topic_settings import Tombstones, cleanup_policies
@@ -40,8 +42,6 @@ from sinks.offsets import OffsetRange, Offsets, TopicPartition
 
 _Told = TypeVar("_Told")
 
-_PEEK_BYTES = 65_536
-_PEEK_SECONDS = 5.0
 _SAMPLED_PARTITIONS = 16
 SAMPLED_RECORDS = 200
 """Of a partition."""
@@ -71,7 +71,7 @@ class KafkaSource:
         self._tombstones = Tombstones()
         self._servers = options.kafka_options["bootstrap.servers"]
         self._admin_client: KafkaAdminClient | None = None
-        self._reader: KafkaConsumer | None = None
+        self._few = FewRecords(options.kafka_options)
         self._open = OpenTransactions(options.kafka_options)
         self._looks = no_looks(options) if looks is None else looks
 
@@ -82,32 +82,11 @@ class KafkaSource:
             self._admin_client = KafkaAdminClient(**client_options(KafkaAdminClient, self._options.kafka_options))
         return self._admin_client
 
-    @property
-    def _consumer(self) -> KafkaConsumer:
-        """Reads a few records. A look at the topics needs no second connection, so this one waits until it is used."""
-        if self._reader is None:
-            self._reader = KafkaConsumer(
-                **{
-                    **client_options(KafkaConsumer, self._options.kafka_options),
-                    "isolation_level": "read_committed",
-                    "enable_auto_commit": False,
-                    "allow_auto_create_topics": False,
-                    "auto_offset_reset": "none",
-                    # This client only ever fetches the next few records of a partition.
-                    "max_partition_fetch_bytes": _PEEK_BYTES,
-                    "fetch_max_bytes": 64 * _PEEK_BYTES,
-                    "fetch_max_wait_ms": 100,
-                }
-            )
-        return self._reader
-
     def close(self) -> None:
         """Close the clients. The next request connects again."""
         self._open.close()
-        reader, self._reader = self._reader, None
+        self._few.close()
         admin, self._admin_client = self._admin_client, None
-        if reader is not None:
-            reader.close(autocommit=False)
         if admin is not None:
             admin.close()
 
@@ -131,13 +110,14 @@ class KafkaSource:
             # Beginnings last: retention may move a beginning in between, but never an end.
             found = log_ends(self._admin, partitions.brokers)
             beginnings = log_beginnings(self._admin, partitions.brokers)
+        leaders = {at: end.leader for at, end in found.items() if end.leader is not None}
         return TopicsHeld(
             Offsets(beginnings),
             Offsets({at: end.offset for at, end in found.items()}),
             partitions.ids,
             asked_at,
-            {at: end.leader for at, end in found.items() if end.leader is not None},
-            self._ends_of,
+            leaders,
+            partial(self._ends_of, current=leaders),
             self._open.held_back(found),
             keeps=self.tombstones_kept(partitions.ids),
         )
@@ -151,9 +131,13 @@ class KafkaSource:
         names = sorted({range_.topic for range_ in epoch.ranges} & epoch.topics.keys())
         if not names:
             return
-        with answering(self._servers):
-            found = self._admin.describe_topics(names)
-        there = [topic for topic in found if topic["error_code"] != _UNKNOWN_TOPIC]
+
+        def described() -> Sequence[Mapping[str, Any]]:
+            with answering(self._servers):
+                found: Sequence[Mapping[str, Any]] = self._admin.describe_topics(names)
+                return found
+
+        there = [topic for topic in _patiently(described) if topic["error_code"] != _UNKNOWN_TOPIC]
         refuse_recreated(epoch.topics, {topic["name"]: self._id(topic) for topic in there})
         ends = {range_.at: range_.end for range_ in epoch.ranges}
         refuse_refilled(ends, self._ends_of({at: epoch.leaders[at] for at in ends if at in epoch.leaders}, _led(there)))
@@ -180,16 +164,21 @@ class KafkaSource:
         return self._tombstones.kept(self._admin, self._servers, topics) if self._with_deletes else {}
 
     def _ends_of(
-        self, leaders: Mapping[TopicPartition, int], led: Mapping[TopicPartition, int] | None = None
+        self,
+        leaders: Mapping[TopicPartition, int],
+        led: Mapping[TopicPartition, int] | None = None,
+        current: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> Mapping[TopicPartition, int]:
-        """See ``TopicsHeld.ends_of``. Deleted partitions are left out. ``led`` are the leaders, if just asked."""
+        """See ``TopicsHeld.ends_of``. Deleted partitions are left out. ``led`` are the leaders, if just asked, and
+        ``current`` their epochs, as far as a look knows them."""
 
         def ask() -> Mapping[TopicPartition, int]:
             nonlocal led
             with answering(self._servers):
                 now = led or _led(self._admin.describe_topics(sorted({at.topic for at in leaders})))
                 led = None
-                return ends_of_leaders(self._admin, {at: epoch for at, epoch in leaders.items() if at in now}, now)
+                asked = {at: epoch for at, epoch in leaders.items() if at in now}
+                return ends_of_leaders(self._admin, asked, now, current)
 
         return _patiently(ask) if leaders else {}
 
@@ -253,7 +242,7 @@ class KafkaSource:
             return {}
         with answering(self._servers):
             times = {KafkaPartition(*at): time for at, time in millis.items()}
-            found = self._consumer.offsets_for_times(times, timeout_ms=ANSWER_WITHIN_MS)
+            found = self._few.consumer.offsets_for_times(times, timeout_ms=ANSWER_WITHIN_MS)
         return {TopicPartition(*at): first for at, first in found.items() if first}
 
     def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
@@ -295,34 +284,10 @@ class KafkaSource:
         next_few = self._peek(offsets, ends)
         return {at: time_at(records[0].timestamp * 1000) if records else None for at, records in next_few.items()}
 
-    def _peek(self, offsets: Offsets, ends: Offsets) -> dict[TopicPartition, list[Any]]:
-        """A sample of the next records from ``offsets`` on; empty where only other offsets are left, as those of a
-        transaction's end. Partitions that don't answer in time are missing."""
-        waiting = {KafkaPartition(*at): end for at, end in ends.items() if at in offsets and offsets[at] < end}
-        if not waiting:
-            return {}
-        found: dict[TopicPartition, list[Any]] = {}
-        deadline = time.monotonic() + _PEEK_SECONDS
+    def _peek(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, list[Any]]:
+        """See ``FewRecords.next``."""
         with answering(self._servers):
-            self._consumer.assign(list(waiting))
-            try:
-                for at in waiting:
-                    self._consumer.seek(at, offsets[TopicPartition(*at)])
-                while waiting and time.monotonic() < deadline:
-                    for at, records in self._consumer.poll(timeout_ms=200).items():
-                        found.setdefault(TopicPartition(*at), records)
-                    for at, end in list(waiting.items()):
-                        if TopicPartition(*at) in found or (self._consumer.position(at) or 0) >= end:
-                            del waiting[at]
-                            found.setdefault(TopicPartition(*at), [])
-                            # A pause would keep what is fetched already, and kafka-python 3 then never gives the
-                            # records of another offset: the next look would wait for them in vain.
-                            self._consumer.seek(at, end)
-            except OffsetOutOfRangeError:
-                pass  # retention has removed records: the next look at the topics shows it
-            finally:
-                self._consumer.unsubscribe()
-        return found
+            return self._few.next(offsets, ends)
 
     def _partitions(self) -> _Partitions:
         ids, there = {}, []
@@ -397,5 +362,5 @@ def _patiently(question: Callable[[], _Told]) -> _Told:
 
 def _may_be_back(error: BaseException) -> bool:
     lost, elsewhere = (KafkaConnectionError, NodeNotReadyError), (LeaderNotAvailableError, NotLeaderForPartitionError)
-    passing = (*lost, *elsewhere, UnknownTopicOrPartitionError)
+    passing = (*lost, *elsewhere, UnknownLeaderEpochError, UnknownTopicOrPartitionError)
     return isinstance(error, BrokerUnreachable) and isinstance(error.__cause__, passing)

@@ -65,15 +65,23 @@ def _listed(
     return {TopicPartition(*at): offset for at, offset in found.items()}
 
 
+_UNFENCED = -1
+
+
 def ends_of_leaders(
-    admin: KafkaAdminClient, leaders: Mapping[TopicPartition, int], brokers: Mapping[TopicPartition, int]
+    admin: KafkaAdminClient,
+    leaders: Mapping[TopicPartition, int],
+    brokers: Mapping[TopicPartition, int],
+    current: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """The end offset of the records of these leader epochs, and of earlier ones, in the current log.
 
-    ``brokers`` are the current leaders of the partitions, -1 for none. An end of -1 means that the log knows none of
-    these epochs. Raises KafkaError, as ``log_ends`` does.
+    ``brokers`` are the current leaders of the partitions, -1 for none. ``current``: the newest leader epochs that are
+    known, as a broker that was replaced, and doesn't know it yet, answers from a log that isn't cut. An end of -1 means
+    that the log knows none of the epochs. Raises KafkaError, as ``log_ends`` does, UnknownLeaderEpochError from such a
+    broker.
     """
-    from kafka.errors import LeaderNotAvailableError, for_code
+    from kafka.errors import FencedLeaderEpochError, LeaderNotAvailableError, for_code
     from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
     topics_of: dict[int, dict[str, list[object]]] = defaultdict(lambda: defaultdict(list))
@@ -82,7 +90,9 @@ def ends_of_leaders(
     for at, epoch in leaders.items():
         if brokers[at] < 0:
             raise LeaderNotAvailableError(f"{at.topic}-{at.partition}")
-        asked = partition_type(partition=at.partition, current_leader_epoch=-1, leader_epoch=epoch)
+        asked = partition_type(
+            partition=at.partition, current_leader_epoch=current.get(at, _UNFENCED), leader_epoch=epoch
+        )
         topics_of[brokers[at]][at.topic].append(asked)
     # In kafka-python only the consumer sends this request. The admin client's connection manager can send it too.
     manager = admin._manager
@@ -90,14 +100,18 @@ def ends_of_leaders(
     async def answer(broker: int, request: OffsetForLeaderEpochRequest) -> Any:
         return await manager.send(request, node_id=broker)
 
-    found = {}
+    found, newer = {}, {}
     for broker, topics in topics_of.items():
         request = OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[topic_type(topic=name, partitions=parts) for name, parts in topics.items()]
         )
         for topic in manager.run(answer, broker, request).topics:
             for part in topic.partitions:
-                if part.error_code:
+                at = TopicPartition(topic.topic, part.partition)
+                if part.error_code == FencedLeaderEpochError.errno and at in current:
+                    newer[at] = leaders[at]  # the leader has changed once more
+                elif part.error_code:
                     raise for_code(part.error_code)(f"{topic.topic}-{part.partition}")
-                found[TopicPartition(topic.topic, part.partition)] = part.end_offset
-    return found
+                else:
+                    found[at] = part.end_offset
+    return {**found, **ends_of_leaders(admin, newer, brokers, {})} if newer else found

@@ -3,7 +3,8 @@
 With kafka-python 3.0, after a rejected login or a TLS error the client keeps connecting until its timeout, and then
 reports only the timeout. This client stops at once where a retry can't help, and otherwise keeps the last failure.
 kafka-python also drops the data that it has read when the connection ends, and that is often the answer with the reason
-(`TlsSocket` corrects this for TLS). And at DEBUG it logs what it sends, including passwords.
+(`TlsSocket` corrects this for TLS). At DEBUG it logs what it sends, including passwords. And it can't read a record
+that has a header whose name isn't UTF-8, as other producers may write.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from kafka.errors import (
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+
+from sinks.kafka.header_names import read_any_header_name
 
 _PROBE_SECONDS = 2.0
 
@@ -242,3 +245,4 @@ class _NoLogins(logging.Filter):
 
 for _name in ("kafka.net.connection", "kafka.protocol.parser"):
     logging.getLogger(_name).addFilter(_NoLogins())
+read_any_header_name()

@@ -15,6 +15,7 @@ _DEFAULTS = {
     "max.poll.records": "10000",
     # All records that a task reads exist already. With Kafka's default, 500 ms, a broker holds a fetch at the end of a
     # partition to wait for records of the next epoch, and each task with few records would take that long.
+    # Brokers with tiered storage before 3.8 end a fetch from remote storage after it (KIP-1018): users raise it there.
     "fetch.max.wait.ms": "10",
 }
 

@@ -62,9 +62,9 @@ def answering(servers: str, *, group: str | None = None) -> Iterator[None]:
 
 
 def explained(error: KafkaError, servers: str, group: str | None = None) -> LakelockError:
-    """The error to raise for kafka-python's ``error``: NotAuthorized, AuthenticationFailed, TlsFailed or
-    BrokerUnreachable."""
-    from kafka.errors import AuthorizationError
+    """The error to raise for kafka-python's ``error``: NotAuthorized, AuthenticationFailed, TlsFailed, SourceError for
+    records that it can't read, or BrokerUnreachable."""
+    from kafka.errors import AuthorizationError, CorruptRecordError, UnsupportedCodecError
 
     from sinks.kafka.network import LoginRefused, NoConnection, TlsRefused
 
@@ -77,6 +77,13 @@ def explained(error: KafkaError, servers: str, group: str | None = None) -> Lake
     if isinstance(found, (LoginRefused, TlsRefused)):
         meant = AuthenticationFailed if isinstance(found, LoginRefused) else TlsFailed
         return meant(f"Kafka at {servers}: {found.reason}.", hint=found.hint)
+    if isinstance(found, CorruptRecordError | UnsupportedCodecError):
+        # Its message may have bytes of a record.
+        return SourceError(
+            f"Kafka at {servers} has a record that kafka-python can't read ({type(found).__name__}).",
+            hint="delivery: transactional reads records by Kafka's own client, which may be able to. If not, delete "
+            "the partition's records up to it with kafka-delete-records, and run with on_data_loss: continue.",
+        )
     why = found.reason if isinstance(found, NoConnection) else type(error).__name__
     hint = found.hint if isinstance(found, NoConnection) else ""
     return BrokerUnreachable(
@@ -145,10 +152,12 @@ def reader_refused(error: BaseException) -> LakelockError | None:
         )
     unanswered = _UNANSWERED.search(text)
     if unanswered:
+        # A broker before 3.8 may end a fetch from remote storage after the wait, which is short: see reader.py.
+        tiered = "Topics with tiered storage may need `source: {kafka: {fetch.max.wait.ms: 5000}}`."
         return BrokerUnreachable(
             f"Kafka didn't answer Spark's reader in time: {unanswered[0].strip().rstrip('.')}.",
             hint="Is a broker away? If not, check that the executors reach every broker by the address that it "
-            "advertises (advertised.listeners).",
+            f"advertises (advertised.listeners).{f' {tiered}' if 'record' in unanswered[0] else ''}",
         )
     return None
 

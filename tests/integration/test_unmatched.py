@@ -6,7 +6,7 @@ import pytest
 from conftest import Lake, Topic, lakelock
 from golden_files import assert_told
 
-from connector.source import topics
+from connector.source import few_records
 from sinks.errors import SchemaMismatch
 
 WRONG = "k STRING, n INT, custmer STRING"
@@ -35,7 +35,7 @@ def test_the_first_records_stop_also_after_epochs_without_any(
     """The pipeline was there before its producer, and Kafka answers too late to give a sample."""
     assert lake.pipeline(schema=WRONG).run().epochs == 1
     send(topic, "a", "b", "c")
-    monkeypatch.setattr(topics, "_PEEK_SECONDS", 0.0)
+    monkeypatch.setattr(few_records, "_SECONDS", 0.0)
     with pytest.raises(SchemaMismatch) as caught:
         lake.pipeline(schema=WRONG).run()
     assert_told("misspelled_column", caught.value, topic=topic.name)

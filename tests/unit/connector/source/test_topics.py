@@ -191,7 +191,8 @@ def test_after_a_read_its_topics_are_still_those_of_the_plan(
     def describe_topics(names: list[str]) -> list[dict[str, Any]]:
         return [{"name": name, "error_code": 0, "partitions": parts, **now} for name in names]
 
-    def ends_of_leaders(_: object, asked: Any, led: Any) -> dict[TopicPartition, int]:
+    def ends_of_leaders(_: object, asked: Any, led: Any, current: Any) -> dict[TopicPartition, int]:
+        assert current == {}
         assert (asked, led) == ({at: leaders[at] for at in ends}, dict.fromkeys(ends, 1))
         return ends
 

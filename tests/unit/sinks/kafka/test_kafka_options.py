@@ -13,7 +13,7 @@ from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError
 from kafka.protocol.sasl import SaslAuthenticateRequest
 from secured import Authority
 
-from sinks.errors import AuthenticationFailed, ConfigurationError, NotAuthorized, TlsFailed
+from sinks.errors import AuthenticationFailed, BrokerUnreachable, ConfigurationError, NotAuthorized, TlsFailed
 from sinks.kafka import client_options, faults, reader_refused, spark_options
 from sinks.kafka.login import OAuth, login
 from sinks.kafka.oauth import token_provider
@@ -232,3 +232,18 @@ def test_what_sparks_reader_says_is_told_as_the_other_client_does(said: str, mea
     found = reader_refused(RuntimeError(said))
     assert type(found) is meant if meant else found is None
     assert "IAM" not in said or "aws-msk-iam-auth" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("said", "tiered"),
+    [
+        ("java.lang.IllegalStateException: Kafka gave no record of t-0 from offset 5 on within 120 s.", True),
+        ("java.util.concurrent.TimeoutException: Cannot fetch record for offset 5 in 120000 milliseconds", True),
+        ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node", False),
+    ],
+)
+def test_old_records_that_do_not_come_in_time_may_be_in_tiered_storage(said: str, tiered: bool) -> None:
+    found = reader_refused(RuntimeError(said))
+    assert isinstance(found, BrokerUnreachable)
+    assert ("fetch.max.wait.ms: 5000" in found.hint) == tiered
+    assert faults({"bootstrap.servers": "b:9092", "fetch.max.wait.ms": "5000"}) == []
