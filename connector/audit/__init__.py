@@ -35,16 +35,16 @@ from connector.audit.claim import (
     not_from_earliest,
     shows_all,
     unchecked,
-    unnamed,
 )
 from connector.audit.compare import Compared, compare
+from connector.audit.consumer_group import committed, refuse_another_group
 from connector.audit.foreign import hidden
 from connector.audit.forgotten import rows_missing
 from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, no_letters, topic_of_letters
 from connector.audit.letters_table import LettersTable, letters_table
-from connector.audit.notes import notes_on
+from connector.audit.notes import notes_on, unnamed
 from connector.audit.on_read import OnRead
 from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
@@ -57,7 +57,7 @@ from connector.audit.verdict import Audit, PartitionAudit, Place, partitions, sh
 from connector.config import DeltaAggregateSink, DeltaAppendSink, DeltaUpsertSink, KeyedSink, PipelineConfig
 from connector.config.unavailable import keeps_by
 from connector.spark.in_use import shared_session
-from sinks.errors import BrokerUnreachable, ConfigurationError, NotAuthorized, OffsetsLost
+from sinks.errors import ConfigurationError, OffsetsLost
 from sinks.kafka import reader_refused
 from sinks.plurals import plural
 
@@ -99,14 +99,14 @@ def audit(
     try:
         # A missing broker or topic shows here, long before Spark has started.
         topics.held(config.source.topics)
-        committed = _committed(topics, config)
+        by_group = committed(topics, config)
         with shared_session(
             config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug, given=given
         ) as spark:
             table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
             as_then = _as_then(config, spark, table)
             known, untold = _forms(_with_schema(config, table), table, version)
-            pinned = _pin(config, table, topics, version, committed, upto)
+            pinned = _pin(config, table, topics, version, by_group, upto)
             foreign = table.foreign(pinned.version, quoted=not config.sensitive)
             say(_plan(table.label, pinned))
             try:
@@ -212,16 +212,16 @@ def _pin(
     table: AuditedTable,
     topics: Topics,
     version: int | None,
-    committed: Mapping[At, int],
+    by_group: Mapping[At, int],
     upto: Logged | None,
 ) -> _Pinned:
     """Pin the ``version`` to audit (None: the newest), find its claim in the commits, and ask Kafka what it holds.
 
-    ``committed``: the consumer group's offsets, read before. Raises ConfigurationError, TopicMissing, TopicRecreated,
-    BrokerUnreachable.
+    ``by_group``: the consumer group's offsets, read before. Raises what ``audit`` does.
     """
     number = table.pin(version)
     first, newest = table.metadata(config.name, number)
+    refuse_another_group(newest, config, older_version=number < table.newest)
     stored = newest.ids if newest else {}
     held = topics.held(config.source.topics, stored)
     refuse_recreated(newest, held)
@@ -230,7 +230,7 @@ def _pin(
         first,
         delivery=config.delivery,
         partitions=held.ends,
-        committed={at: offset for at, offset in committed.items() if at.topic in held.ids},
+        committed={at: offset for at, offset in by_group.items() if at.topic in held.ids},
         rows=partial(table.extents, number, sorted(held.ids)),
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
@@ -341,20 +341,6 @@ def _of_another(claim: Claim, pipeline: str, others: set[str]) -> Claim:
             f"The table's history has commits of pipeline {named}, and none of {pipeline!r}: was `name:` changed?",
         ),
     )
-
-
-def _committed(topics: Topics, config: PipelineConfig) -> dict[At, int]:
-    """The offsets that the pipeline's consumer group has committed, whatever ``delivery`` the file names.
-
-    The table's commits may say that another delivery has written them. Raises BrokerUnreachable, and NotAuthorized
-    unless the pipeline is transactional.
-    """
-    try:
-        return topics.committed(config.group)
-    except (BrokerUnreachable, NotAuthorized):
-        if config.delivery != "transactional":
-            raise
-        return {}  # a transactional pipeline needs no rights on a group
 
 
 def _late(config: PipelineConfig, letters: LettersTable | None, epoch: int | None) -> DataFrame | None:

@@ -94,6 +94,8 @@ class Metadata:
     """The time up to which everything was read. Empty: nobody says."""
     read_to_of: Mapping[str, str | None] = field(default_factory=dict)
     """Topics with a time of their own. None: nobody says."""
+    group: str = ""
+    """The consumer group that has the offsets of a weaker delivery. Empty where it isn't known."""
 
     def all_read_to(self, topic: str) -> str:
         """The time up to which this topic was read. Empty: nobody says."""
@@ -132,6 +134,7 @@ def metadata(text: str, *, version: int, pipeline: str) -> Metadata | None:
             dict(fields.get("gone") or {}),
             str(fields.get("read_to") or ""),
             dict(fields.get("read_to_of") or {}),
+            str(fields.get("group") or ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError, zlib.error):
         return None
@@ -301,23 +304,6 @@ def not_from_earliest(found: Metadata | None, claim: Claim, beginnings: Next) ->
         f"the file says start: earliest. Kafka holds {plural(sum(before.values()), 'offset')} from before that, which "
         f"{'is' if sum(before.values()) == 1 else 'are'} not part of the claim."
     ]
-
-
-def unnamed(found: Metadata | None, claim: Claim, held: Held, logged: Next) -> list[str]:
-    """A note on partitions that hold records and that nothing names: the claim has none of them.
-
-    ``found``: as in ``claimed``. ``logged``: the partitions that a coordinator log names."""
-    if found is None:
-        return []
-    there = {at: end - held.beginnings.get(at, 0) for at, end in held.ends.items() if at not in found.offsets}
-    of_none = sorted(
-        at for at, count in there.items() if count > 0 and at not in logged and claim.offsets[at] <= claim.since[at]
-    )
-    if not of_none:
-        return []
-    shown = first_of([f"{at.topic}-{at.partition}" for at in of_none], _SHOWN)
-    count = plural(sum(there[at] for at in of_none), "offset")
-    return [f"No commit of the pipeline names {shown}, where Kafka holds {count}: none of them is part of the claim."]
 
 
 def _skipped(at: At, begins: int) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from connector.audit.claim import Bounds, Claim, Held
+from connector.audit.claim import Bounds, Claim, Held, Metadata, Next
 from connector.audit.letters import topic_of_letters
 from connector.audit.verdict import PartitionAudit
 from connector.config import PipelineConfig
-from sinks.plurals import plural
+from sinks.plurals import first_of, plural
+
+_SHOWN = 5
 
 
 def notes_on(
@@ -60,3 +62,20 @@ def notes_on(
             "here may have been set aside: give verify the same."
         )
     return notes
+
+
+def unnamed(found: Metadata | None, claim: Claim, held: Held, logged: Next) -> list[str]:
+    """A note on partitions that hold records and that nothing names: the claim has none of them.
+
+    ``found``: as in ``claimed``. ``logged``: the partitions that a coordinator log names."""
+    if found is None:
+        return []
+    there = {at: end - held.beginnings.get(at, 0) for at, end in held.ends.items() if at not in found.offsets}
+    of_none = sorted(
+        at for at, count in there.items() if count > 0 and at not in logged and claim.offsets[at] <= claim.since[at]
+    )
+    if not of_none:
+        return []
+    shown = first_of([f"{at.topic}-{at.partition}" for at in of_none], _SHOWN)
+    count = plural(sum(there[at] for at in of_none), "offset")
+    return [f"No commit of the pipeline names {shown}, where Kafka holds {count}: none of them is part of the claim."]

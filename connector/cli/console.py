@@ -136,10 +136,14 @@ def s3_url(url: str, option: str) -> str:
     return f"s3://{bucket}/{prefix}".rstrip("/")
 
 
+_WORST_FIRST = (1, 2, 3, 4)
+"""Failed, refused, fenced, unknown. Whoever tolerates 4, by which nothing is wrong, doesn't pass over a refusal."""
+
+
 def worst(codes: Iterable[int]) -> int:
     """The exit code of several: 1 before all others, what is wrong before what isn't known. 0 if there is none."""
     found = set(codes)
-    return 1 if 1 in found else max(found, default=0)
+    return next((code for code in _WORST_FIRST if code in found), max(found, default=0))
 
 
 def say_error(error: BaseException, pipeline: str = "") -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from connector.cli.console import Debug, Files, Json, Set, err, out, reported
+from connector.cli.console import Debug, Files, Json, Set, err, out, reported, worst
 from connector.cli.several import is_one
 from connector.cli.tables import status_fields
 from connector.cli.watch_tables import past_fields, statuses_fields, statuses_table
@@ -66,7 +66,7 @@ def status(
                             break
                         time.sleep(every)
         if codes and not watch:
-            raise typer.Exit(max(codes))
+            raise typer.Exit(worst(codes))
 
 
 def history(

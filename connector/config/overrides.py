@@ -18,11 +18,13 @@ _KEYS_WITH_DOTS = (["source", "kafka"], ["spark"])
 
 
 def overridden(document: dict[Any, Any], overrides: Sequence[str], marks: Marks, *, origin: str) -> dict[Any, Any]:
-    """Apply overrides such as ``sinks[0].path=...`` to the document, in their order, and return it.
+    """The document with overrides such as ``sinks[0].path=...``, applied in their order.
 
     A value is YAML. An empty value removes the option. Missing mappings on the way are created, missing list members
     aren't. ``marks`` learns which options were set. Raises ConfigurationError.
     """
+    if overrides:
+        document = _apart(document, frozenset())
     for override in overrides:
         option, equals, text = override.partition("=")
         path = _parts(option)
@@ -34,6 +36,19 @@ def overridden(document: dict[Any, Any], overrides: Sequence[str], marks: Marks,
         _set(document, path, value, f"--set {option}", origin)
         marks.set_by(path, option)
     return document
+
+
+def _apart(held: Any, above: frozenset[int]) -> Any:
+    """The same with mappings and lists of its own at each place. YAML gives one object for an anchor and all of its
+    aliases, so that setting an option of one would set that of all.
+
+    ``above``: ids of those that this is in. An anchor that contains itself stays, to be refused."""
+    if id(held) in above or not isinstance(held, dict | list):
+        return held
+    above |= {id(held)}
+    if isinstance(held, list):
+        return [_apart(member, above) for member in held]
+    return {name: _apart(value, above) for name, value in held.items()}
 
 
 def _parts(option: str) -> list[str | int]:

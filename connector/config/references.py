@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from connector.config.secret_places import holds_secret
 
 _NOWHERE = "1"
 """Stands for a value that is missing, while the other options are checked."""
+_REQUIRED = ("path", "table", "name", "topic", "topics", "require", "transform")
+"""Options whose text may not be empty."""
+_OF_PATH = re.compile(r"(?<=[^:/])//|:///|/$")
+_OF_NAME = re.compile(r"^\.|\.\.|\.$")
+_SEPARATORS = {"path": _OF_PATH, **dict.fromkeys(("table", "name", "topic", "topics", "group.id"), _OF_NAME)}
+"""Where a part of a place or a name is empty. A path may begin with `/`."""
 
 
 class References:
@@ -38,7 +45,9 @@ class References:
             return [self.resolve(item, (*path, index)) for index, item in enumerate(value)]
         if not isinstance(value, str) or not REFERENCE.search(value):
             return value
-        resolved = REFERENCE.sub(lambda found: self._look_up(found[1], found[2], path), value)
+        known = {found[0]: self._look_up(found[1], found[2], path) for found in REFERENCE.finditer(value)}
+        self._refuse_emptied(value, path, known)
+        resolved = REFERENCE.sub(lambda found: known[found[0]], value)
         self.texts[resolved] = value
         return SecretStr(resolved) if holds_secret(path) else resolved
 
@@ -53,6 +62,21 @@ class References:
         except (OSError, UnicodeDecodeError) as error:
             self._missing(path, f"the file {name} can't be read ({type(error).__name__})")
             return _NOWHERE
+
+    def _refuse_emptied(self, written: str, path: tuple[str | int, ...], known: Mapping[str, str]) -> None:
+        """A fault where an empty value leaves nothing of a required text, or nothing between two separators of a name:
+        ``lake//x`` is another table than the one of any stage. A prefix or suffix may be empty."""
+        empty = [reference for reference, stands_for in known.items() if not stands_for.strip()]
+        named = next((part for part in reversed(path) if isinstance(part, str)), "")
+        if not empty or {"options", "properties", "spark"} & set(path[:-1]):
+            return
+        tested = REFERENCE.sub(lambda found: "" if found[0] in empty else _NOWHERE, written)
+        nothing = named in _REQUIRED and not tested.strip()
+        # In a text alone a `.` may be a pattern's.
+        separated = _SEPARATORS.get(named) if named != "topics" or path[-1] != named else None
+        if nothing or (separated is not None and separated.search(tested) and not separated.search(_filled(written))):
+            where = " and ".join(reference[2:-1].replace(":", " ", 1) for reference in empty)
+            self._missing(path, f"{where} is set, and empty. Give it a value, or write the option without it")
 
     def _missing(self, path: tuple[str | int, ...], why: str) -> None:
         self.faults.append(Fault(path, f"{dotted(path)}: {why}"))
@@ -70,3 +94,7 @@ class References:
         unknown = [*self._unknown, *(dotted(fault.path) for fault in self.faults)]
         # `trigger: interval: ...` is a fault of trigger.interval.
         return [fault for fault in faults if not any(name in fault.text.replace(": ", ".") for name in unknown)]
+
+
+def _filled(written: str) -> str:
+    return REFERENCE.sub(_NOWHERE, written)

@@ -7,7 +7,6 @@ belongs to.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,10 +14,11 @@ from datetime import datetime, timezone
 
 from connector.delivery.ports import Work
 from connector.protocol.recover import TopicsHeld, reached, refuse_forgotten, refuse_replaced, resumed
+from connector.protocol.same_group import refuse_another_group, refuse_undone
 from connector.protocol.steps import Event, Step
 from connector.protocol.topic_ids import refuse_other_topics
 from sinks.contract import Epoch, Position
-from sinks.errors import ConfigurationError, Fenced, GroupActive, PositionMismatch
+from sinks.errors import Fenced, GroupActive, PositionMismatch
 from sinks.gaps import joined, latest
 from sinks.offsets import Offsets, TopicPartition
 from sinks.recreated import is_retired
@@ -57,8 +57,8 @@ def hand_over(work: Work, delivery: str) -> Position:
     while True:
         position, held = work.destination.position(), work.topics.look()
         refuse_replaced(position)
-        _refuse_another_group(work, position)
-        _refuse_undone(work, position)
+        refuse_another_group(position, work.group.name, work.pipeline)
+        refuse_undone(position, work.group.name)
         if position is not None and _stands(position, delivery):
             refuse_other_topics(position, held.ids)
             if not _lacks(position, held, work.group.committed):
@@ -175,32 +175,6 @@ def _of_rows(position: Position | None) -> bool:
     then, also ahead of the rows, as some records give none; and its members may be at work.
     """
     return position is not None and position.source == "rows" and position.epoch > 0
-
-
-def _refuse_another_group(work: Work, position: Position | None) -> None:
-    """What the group of the file has committed may be old: all records since would be written once more."""
-    if position is None or position.group in ("", work.group.name):
-        return
-    raise ConfigurationError(
-        f"Consumer group {position.group!r} has the offsets of pipeline {work.pipeline!r}, since its delivery became "
-        f"{position.delivery}. The pipeline file names the group {work.group.name!r}.",
-        hint=f"Write `source: {{kafka: {{group.id: {json.dumps(position.group, ensure_ascii=False)}}}}}`. To change "
-        f"the group, run once with that and `delivery: {TRANSACTIONAL}`, which takes its offsets over; from then on "
-        "the pipeline may have another group.",
-    )
-
-
-def _refuse_undone(work: Work, position: Position | None) -> None:
-    """The group has the offsets of epochs that a RESTORE has undone, and nothing tells where it stood before."""
-    if position is not None and position.undid_offsets:
-        raise ConfigurationError(
-            f"The table was restored to a version that delivery: {position.delivery} wrote (epoch "
-            f"{position.restored_to}), and consumer group {work.group.name!r} has the offsets of later epochs, up to "
-            f"{position.epoch}. Their records would be missing. Nothing was changed.",
-            hint="RESTORE the table to its newest version before that, or to one of a transactional epoch: `lakelock "
-            "history FILE` names the versions. While Kafka holds the records, `lakelock replay` reads them into a new "
-            "table.",
-        )
 
 
 def _active(work: Work, delivery: str) -> GroupActive:

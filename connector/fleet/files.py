@@ -86,20 +86,22 @@ def pipeline_files(places: Sequence[Path]) -> list[Path]:
     """The given files, those that a pattern such as ``pipelines/*.yaml`` names, and those in the given folders.
 
     In a folder a pipeline file is YAML with a ``source``, or with a pipeline file's options for the most part. A file
-    that is empty or isn't YAML counts as one, so that it shows. Raises ConfigurationError if there is none.
+    that is empty or isn't YAML counts as one, so that it shows. Raises ConfigurationError for a place that has none.
     """
-    files: list[Path] = []
+    files, empty = list[Path](), list[Path]()
     for place in places:
+        found = [place]
         if place.is_dir():
-            files += (file for file in sorted(place.iterdir()) if file.suffix.lower() in _YAML and is_meant(file))
+            found = [file for file in sorted(place.iterdir()) if file.suffix.lower() in _YAML and is_meant(file)]
         elif any(sign in str(place) for sign in "*?[") and not place.exists():
-            files += sorted(Path(place.anchor).glob(str(place.relative_to(place.anchor))))
-        else:
-            files.append(place)
-    if not files:
+            found = sorted(Path(place.anchor).glob(str(place.relative_to(place.anchor))))
+        files += found
+        empty += [] if found else [place]
+    # Also beside others that have some: after a slip in one, its pipelines would seem to be looked at.
+    if empty or not files:
         raise ConfigurationError(
-            f"There is no pipeline file in {', '.join(map(str, places))}.",
-            hint="Give pipeline files, or a folder that has some (*.yaml).",
+            f"There is no pipeline file in {', '.join(map(str, empty))}.",
+            hint="Give pipeline files, or a folder that has some (*.yaml). Leave out what has none.",
         )
     return list(dict.fromkeys(files))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from connector.config import load
 from connector.config.places import DeltaPlace
 from connector.operations.read import of_one_table
 from sinks.delta.change_log import FOLDER
+from sinks.delta.metadata import pipeline_of
 from sinks.errors import ConfigurationError, NotFolded
 
 if TYPE_CHECKING:
@@ -62,9 +64,28 @@ def read_arrow(
     if table is None:
         raise ConfigurationError(f"There is no table {sink.place!r} yet.", hint="`lakelock run FILE` makes it.")
     if log is not None and not folded:
+        if config.merged_on_read is not None:
+            _refuse_other_name(config.name, sink.place, table, log)
         _refuse_if_behind(config.name, sink.place, table, log)
     chosen = ", ".join(map(_quoted, columns)) if columns else "*"
     return pa.table(QueryBuilder().register("t", table).execute(f"SELECT {chosen} FROM t").read_all())
+
+
+def _refuse_other_name(pipeline: str, place: str, table: DeltaTable, log: DeltaTable) -> None:
+    """Raises NotFolded if a pipeline of another name has written the log, and the table lacks an epoch of it."""
+    if log.transaction_version(pipeline) is not None:
+        return
+    wrote = next((name for each in log.history() if (name := pipeline_of(each.get("userMetadata"))) is not None), None)
+    logged = log.transaction_version(wrote) if wrote is not None else None
+    folded = table.transaction_version(wrote) if wrote is not None else None
+    if wrote in (None, pipeline) or logged is None or (folded is not None and logged <= folded):
+        return
+    raise NotFolded(
+        f"{place}: its change log is of pipeline {wrote!r} and has epochs that the table lacks. The file's name is "
+        f"{pipeline!r}.",
+        hint=f"Read with the file of the runs, or with `name: {json.dumps(wrote, ensure_ascii=False)}`. "
+        "read_arrow(..., folded=True) gives the table as it is.",
+    )
 
 
 def _refuse_if_behind(pipeline: str, place: str, table: DeltaTable, log: DeltaTable) -> None:

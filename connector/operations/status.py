@@ -18,6 +18,7 @@ from connector.protocol.gone import after
 from connector.protocol.read_to import ahead, of_wrong_clock
 from connector.protocol.recover import TopicsHeld, reached
 from connector.protocol.recreated import recreated
+from connector.protocol.same_group import refuse_another_group, refuse_undone
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.plurals import plural
@@ -180,7 +181,8 @@ def _unfolded(config: PipelineConfig, assembly: Assembly, position: Position | N
 def stands(assembly: Assembly, *, asks: bool = True) -> tuple[Position | None, Offsets, Row | None]:
     """The position, the next offsets, and the epoch that is in doubt. Settles nothing.
 
-    ``asks``: whether to ask each of several tables, if they hold what the coordinator log says.
+    ``asks``: whether to ask each of several tables, if they hold what the coordinator log says. Raises
+    ConfigurationError where the file's consumer group can't tell the offsets.
     """
     if assembly.log is not None:
         known = assembly.log.read()
@@ -193,9 +195,12 @@ def stands(assembly: Assembly, *, asks: bool = True) -> tuple[Position | None, O
     stood = table.derivation.sink.position() if table.table.detail() is not None else None
     if stood is None:
         return None, Offsets(), None
+    group = assembly.group
+    # As a run does: another group's offsets would show a lag, or none, that is of something else.
+    refuse_another_group(stood, group.name, assembly.config.name)
+    refuse_undone(stood, group.name)
     if stood.delivery == "transactional":
         return stood, stood.offsets, None
-    group = assembly.group
     return stood, reached(stood, group.committed(), assembly.source.look(), group.name), None
 
 

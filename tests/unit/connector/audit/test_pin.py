@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import connector.audit as auditor
-from connector.audit.claim import At, Held, Logged, Metadata, Range
+from connector.audit.claim import At, Extent, Held, Logged, Metadata, Range, metadata
 from connector.audit.rows import Earlier
 from connector.config import parse
+from sinks.errors import ConfigurationError
 
 P0 = At("t", 0)
 ON_READ = {"type": "delta_upsert", "path": "lake/{kind}", "key": "k", "merge": "on_read", "fold": {"epochs": 9}}
@@ -84,3 +85,39 @@ def test_a_table_that_waits_for_a_fold_claims_what_the_last_one_says(log: Any, r
 def test_a_table_that_the_coordinator_log_does_not_know_yet_claims_what_it_says_itself() -> None:
     found = pinned(3, None)
     assert (found.epoch, found.claim.offsets) == (3, {P0: 30})
+
+
+@pytest.mark.parametrize("delivery", ["transactional", "manual_commit"])
+def test_another_group_than_the_tables_own_does_not_end_the_claim(delivery: str) -> None:
+    """It may have lower offsets: what is lost behind them would count as not expected."""
+    handed_over = metadata(
+        '{"lakelock": 1, "pipeline": "p", "epoch": 4, "offsets": {"t": {"0": 50}}, "since": {"t": {"0": 0}},'
+        '"topics": {"t": "id"}, "delivery": "manual_commit", "group": "team"}',
+        version=5,
+        pipeline="p",
+    )
+    assert handed_over is not None
+    table = SimpleNamespace(
+        newest=5, pin=lambda given: given or 5, metadata=lambda *_: (commit(1), handed_over), others=lambda _: {},
+        extents=lambda *_: {P0: Extent(0, 70)}, earlier=lambda *_, **__: Earlier(), change_log=lambda: None,
+    )  # fmt: skip
+    topics = SimpleNamespace(held=lambda *_: Held({P0: 0}, {P0: 100}, {"t": "id"}))
+
+    def claim_of(group: str, version: int | None = None) -> Any:
+        kafka = {"bootstrap.servers": "b:1", "group.id": group}
+        config = parse(
+            {
+                "name": "p",
+                "delivery": delivery,
+                "source": {"topics": ["t"], "kafka": kafka},
+                "value": {"format": "json", "schema": "k STRING"},
+                "sinks": [{"type": "delta_append", "path": "lake/t"}],
+            }
+        )
+        return auditor._pin(config, table, topics, version, {P0: 60}, None).claim  # type: ignore[arg-type]
+
+    assert claim_of("team").offsets == {P0: 60}
+    assert claim_of("p", version=4).offsets == {P0: 70}  # of an older version the rows tell
+    with pytest.raises(ConfigurationError, match="The pipeline file names the group 'p'") as refused:
+        claim_of("p")
+    assert 'group.id: "team"' in refused.value.hint

@@ -24,13 +24,13 @@ from connector.audit.claim import (
     metadata,
     not_from_earliest,
     unchecked,
-    unnamed,
 )
 from connector.audit.exact_json import read_as
 from connector.audit.foreign import Foreign, hidden, rows_taken, takes_away
 from connector.audit.formats import forms
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, named_sink
+from connector.audit.notes import unnamed
 from connector.audit.on_read import OnRead
 from connector.audit.records import to_read
 from connector.audit.routes import behind, held

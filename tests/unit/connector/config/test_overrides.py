@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from connector.config import load
+from connector.config.overrides import overridden
+from connector.config.yaml_text import read_yaml
 from sinks.errors import ConfigurationError
 
 FILE = """
@@ -67,3 +69,40 @@ def test_a_wrong_one_is_named_and_nothing_is_touched(file: Path, override: str, 
         load(file, [override])
     assert said in str(raised.value)
     assert "hunter2" not in str(raised.value)
+
+
+SHARED = """
+name: shared
+source: {topics: [t], kafka: {bootstrap.servers: "a:9092"}}
+value: {format: json, schema: "id STRING, v BIGINT"}
+coordinator: {path: lake/log}
+sinks:
+  - {type: delta_aggregate, path: lake/a, group_by: id, aggregates: &agg {n: count(*), s: sum(v)}}
+  - {type: delta_aggregate, path: lake/b, group_by: v, aggregates: *agg}
+"""
+
+
+def test_what_is_set_by_an_alias_is_set_there_alone(tmp_path: Path) -> None:
+    made = tmp_path / "shared.yaml"
+    made.write_text(SHARED)
+    for override, of_first in (
+        ("sinks[0].aggregates.n=sum(v)", {"n": "sum(v)", "s": "sum(v)"}),
+        ("sinks[0].aggregates.s=", {"n": "count(*)"}),
+    ):
+        first, second = load(made, [override]).sinks
+        assert (first.aggregates, second.aggregates) == (of_first, {"n": "count(*)", "s": "sum(v)"})
+        first, second = load(made, [override.replace("[0]", "[1]")]).sinks
+        assert (second.aggregates, first.aggregates) == (of_first, {"n": "count(*)", "s": "sum(v)"})
+
+
+def test_an_option_below_a_merged_mapping_is_set_there_alone() -> None:
+    document, marks = read_yaml("a: &a {of: {x: 1}, list: [{y: 1}]}\nb: {<<: *a, z: 1}", "file")
+    assert isinstance(document, dict)
+    document = overridden(document, ["a.of.x=2", "b.list[0].y=2"], marks, origin="file")
+    assert document == {"a": {"of": {"x": 2}, "list": [{"y": 1}]}, "b": {"of": {"x": 1}, "list": [{"y": 2}], "z": 1}}
+
+
+def test_an_anchor_that_contains_itself_does_not_stop_an_override() -> None:
+    document, marks = read_yaml("a: &a {itself: *a}\nb: 1", "file")
+    assert isinstance(document, dict)
+    assert overridden(document, ["b=2"], marks, origin="file")["b"] == 2

@@ -1,5 +1,6 @@
 """The pipeline files of a folder, and those that can't share a process."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 import yaml
 
+from connector.cli.console import worst
 from connector.fleet.files import pipeline_files, read, without_clashes
 from connector.source.topics import KafkaSource
 from sinks.errors import BrokerUnreachable, ConfigurationError, LakelockError, NotAuthorized, TopicMissing
@@ -37,6 +39,18 @@ def test_a_folder_a_pattern_and_files_may_be_given_together(tmp_path: Path) -> N
     assert pipeline_files([b, tmp_path]) == [b, a]
     with pytest.raises(ConfigurationError, match=r"no pipeline file in .*nothing\*"):
         pipeline_files([tmp_path / "nothing*.yaml"])
+
+
+def test_a_place_without_files_is_told_also_beside_others(tmp_path: Path) -> None:
+    a = written(tmp_path, "a")
+    (tmp_path / "empty").mkdir()
+    for slip in (tmp_path / "gone-*.yml", tmp_path / "empty"):
+        with pytest.raises(ConfigurationError, match=rf"no pipeline file in {re.escape(str(slip))}\."):
+            pipeline_files([a, slip])
+
+
+def test_a_pipeline_that_is_refused_is_worse_than_one_of_which_nobody_knows() -> None:
+    assert [worst(codes) for codes in ([2, 4], [4, 2, 1], [0, 4], [3, 4], [2, 0], [])] == [2, 1, 4, 3, 2, 0]
 
 
 def test_a_pattern_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,11 @@ KAFKA = {
 }
 
 
-def file(folder: Path, **changes: Any) -> Path:
+def file(folder: Path, name: str = "orders", **changes: Any) -> Path:
     written = folder / "orders.yaml"
     sink = {"type": "delta_upsert", "path": "orders", "key": "k", "merge": "on_read", "fold": {"epochs": 9}}
     options = {
-        "name": "orders",
+        "name": name,
         "source": {"topics": "orders", "kafka": KAFKA},
         "value": {"format": "json", "schema": "k STRING, n INT"},
         "sinks": [{**sink, **changes}],
@@ -38,7 +39,10 @@ def file(folder: Path, **changes: Any) -> Path:
 
 
 def commit(to: Path, epoch: int) -> None:
-    of_epoch = CommitProperties(app_transactions=[Transaction("orders", epoch)])
+    of_epoch = CommitProperties(
+        app_transactions=[Transaction("orders", epoch)],
+        custom_metadata={"userMetadata": json.dumps({"lakelock": 1, "pipeline": "orders", "epoch": epoch})},
+    )
     write_deltalake(str(to), pa.table({"k": ["a"], "n": [epoch]}), mode="append", commit_properties=of_epoch)
 
 
@@ -61,3 +65,15 @@ def test_rows_that_are_behind_are_refused_and_the_hint_names_a_restored_table(tm
         read_arrow(file(tmp_path))
     assert "If the table was restored" in caught.value.hint
     assert read_arrow(file(tmp_path), folded=True).num_rows == 1
+
+
+def test_a_file_with_another_name_gives_no_rows_that_are_behind(tmp_path: Path) -> None:
+    """The log's epochs are those of the name that wrote it."""
+    commit(tmp_path / "orders", 8)
+    commit(tmp_path / "orders" / "_lakelock" / "changes", 8)
+    assert read_arrow(file(tmp_path, name="other")).num_rows == 1, "nothing waits for a fold"
+    commit(tmp_path / "orders" / "_lakelock" / "changes", 9)
+    with pytest.raises(NotFolded, match=r"of pipeline 'orders'.* The file's name is 'other'") as caught:
+        read_arrow(file(tmp_path, name="other"))
+    assert '`name: "orders"`' in caught.value.hint
+    assert read_arrow(file(tmp_path, name="other"), folded=True).num_rows == 1
