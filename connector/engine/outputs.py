@@ -355,6 +355,7 @@ def _other(
             group=config.group,
             kafka=config.source.sink_options,
             key=sink.key,
+            topics=config.source.topics,
         )
         return Other(decode, as_is(config, rows), topic)
     if isinstance(sink, CustomSink):
