@@ -173,12 +173,12 @@ def test_what_closed_stays_final_where_only_the_rows_tell(window: dict[str, str]
     sink = {"type": "delta_aggregate", "group_by": "k", "aggregates": {"n": "count(*)"}, "path": str(table),
             "window": {"time": "t", "late": "dead_letter", "allowed_lateness": "0 seconds", **window}}  # fmt: skip
     changes = {"schema": "k STRING, t TIMESTAMP", "dead_letters": {"path": str(lake.folder / "letters")}}
-    options = {**{name: value for name, value in lake.options(**changes).items() if name != "sinks"}, "sink": sink}
+    options = {**lake.options(**changes), "sinks": [sink]}
     send(5, 10, 90)
     Pipeline.from_options(options).run()
     lake.spark.sql(f"CREATE TABLE delta.`{copy}` USING delta AS SELECT * FROM delta.`{table}`")
     send(7, 95)
-    Pipeline.from_options({**options, "sink": {**sink, "path": str(copy)}}).run()
+    Pipeline.from_options({**options, "sinks": [{**sink, "path": str(copy)}]}).run()
     rows = another_engine.query(copy, "SELECT n, window_closed FROM t ORDER BY window_start")
     assert rows == [(2, True), (2, False)]
     letters = lake.spark.read.format("delta").load(str(lake.folder / "letters"))
