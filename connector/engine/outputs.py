@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,17 +11,18 @@ from typing import TYPE_CHECKING
 
 from connector.config import (
     CustomSink,
+    DeltaAggregateSink,
     DeltaSink,
     DeltaUpsertSink,
     KafkaTopicSink,
     PipelineConfig,
     S3ObjectsSink,
 )
-from connector.config.user_class import own_class
 from connector.decode.registry.newest import NewestSchemas
 from connector.derive import as_is, derive
 from connector.derive.derivation import Derivation, TableDerivation
 from connector.derive.layout import laid_out, refuse_of_databricks
+from connector.engine.custom_sink import custom_sink
 from connector.engine.decoders import Decoder, declared_comments, decoders
 from connector.engine.output import NoTable, Output
 from connector.spark.compat import is_connect
@@ -39,7 +39,7 @@ from sinks.delta.table import DeltaTable
 from sinks.delta.taken_back import TakesBack
 from sinks.delta.two_phase import TwoPhaseDelta
 from sinks.delta.version_columns import left_out
-from sinks.errors import ConfigurationError, UnknownSchema
+from sinks.errors import UnknownSchema
 from sinks.spark.cached import merging
 from sinks.spark.limits import Limit, of_partition
 from sinks.spark.staging import Staging
@@ -69,16 +69,19 @@ class Table:
     @classmethod
     def of(cls, config: PipelineConfig, table: DeltaTable, decode: Decoder, rows: DataFrame) -> Table:
         """The table of a pipeline with one sink. ``rows``: none, as the sink gets them. Raises ConfigurationError."""
+        sink = config.sinks[0]
+        assert isinstance(sink, DeltaSink)
+        window = sink.window if isinstance(sink, DeltaAggregateSink) else None
         commits = PipelineCommits(
             table,
             pipeline=config.name,
             topics=config.source.topics,
             stops_at_changes=config.on_foreign_delete == "stop",
             former=config.part_of.file if config.part_of is not None else None,
+            allowed_lateness=window.allowed_lateness if window is not None else None,
         )
         schema = config.inferred.properties if config.inferred is not None else {}
-        derivation, sink = derive(config, table, commits, rows), config.sinks[0]
-        assert isinstance(sink, DeltaSink)
+        derivation = derive(config, table, commits, rows)
         refuse_of_databricks(sink, table.spark)
         carried, declared = derivation.of_records.carried, declared_comments(config, decode)
         layout = laid_out(sink, derivation.columns, carried, declared, zone=_zone(table))
@@ -352,6 +355,7 @@ def _other(
             group=config.group,
             kafka=config.source.sink_options,
             key=sink.key,
+            topics=config.source.topics,
         )
         return Other(decode, as_is(config, rows), topic)
     if isinstance(sink, CustomSink):
@@ -375,25 +379,6 @@ def s3_objects(spark: SparkSession, sink: S3ObjectsSink, *, pipeline: str) -> S3
     return S3Objects(
         spark, sink.url, pipeline=pipeline, format=sink.format, partition_by=sink.partition_by, options=options
     )
-
-
-def custom_sink(sink: CustomSink, spark: SparkSession, staging: str) -> TwoPhaseSink[DataFrame]:
-    """The user's own sink. Raises ConfigurationError where its class doesn't take the options."""
-    made = own_class(sink.option("sink"), sink.sink)
-    # A folder of this sink alone, whatever is in its name.
-    own = f"{staging}/{hashlib.sha256(sink.name.encode()).hexdigest()[:16]}"
-    try:
-        found: TwoPhaseSink[DataFrame] = made(spark, name=sink.name, staging=own, **sink.arguments)
-    except TypeError as error:
-        raise ConfigurationError(
-            f"{sink.option('options')}: {sink.sink} doesn't take them: {error}.",
-            hint="It is called with the Spark session, name, staging, and what options says.",
-        ) from error
-    if found.name != sink.name:
-        raise ConfigurationError(
-            f"{sink.option('sink')}: {sink.sink} calls itself {found.name!r}: it has to keep the name that it is given."
-        )
-    return found
 
 
 def _zone(table: DeltaTable) -> str:

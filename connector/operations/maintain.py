@@ -18,8 +18,9 @@ from connector.config import CustomSink, DeltaPlace, KafkaTopicSink, PipelineCon
 from connector.config.sinks import SinkOptions
 from connector.display import Grid, Line, Page, Shown
 from connector.engine.coordinator_log import Log
+from connector.engine.custom_sink import custom_sink
 from connector.engine.dead_letters import letters_table
-from connector.engine.outputs import custom_sink, s3_objects
+from connector.engine.outputs import s3_objects
 from connector.operations.session import given_or_new
 from connector.telemetry.progress import span
 from sinks.delta.change_log import ChangeLog

@@ -204,12 +204,12 @@ def _take_as_written(spark: SparkSession) -> None:
 
 
 def refuse_lossy(given: SparkSession) -> None:
-    """Raises ConfigurationError if a session loses rows or parts of values. Lakelock's own don't; the settings of one
-    that the caller has given are the caller's, so nobody else changes them."""
+    """Raises ConfigurationError if a session loses rows, parts of values or newer commits. Lakelock's own don't; the
+    settings of one that the caller has given are the caller's, so nobody else changes them."""
     for name, instead in lossless(given).items():
         raise ConfigurationError(
-            f"The session has {name} = {given.conf.get(name)}: Spark would lose rows, or parts of values, and say "
-            "nothing.",
+            f"The session has {name} = {given.conf.get(name)}: Spark would lose rows, parts of values, or newer "
+            "commits, and say nothing.",
             hint=f"Set it before: spark.conf.set({name!r}, {instead!r}). Or give the pipeline no session: Lakelock "
             "then works in one of its own beside yours.",
         )

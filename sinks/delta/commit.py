@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from sinks.contract import Committed, Epoch, Position, describe
+from sinks.delta.closed_windows import clock_of_rows
 from sinks.delta.delta_log import DeltaLog
 from sinks.delta.fence import fenced
 from sinks.delta.metadata import CommitMetadata
@@ -60,12 +61,14 @@ class PipelineCommits:
         topics: Container[str],
         stops_at_changes: bool = False,
         former: str | None = None,
+        allowed_lateness: timedelta | None = None,
     ) -> None:
         """``topics``: topics that the pipeline reads; ``stops_at_changes``: rows that somebody else has deleted or
-        changed count as replaced; ``former``: see `taken_over`."""
+        changed count as replaced; ``former``: see `taken_over`; ``allowed_lateness``: of the table's windows."""
         self._table = table
         self._pipeline = pipeline
         self._former = former
+        self._allowed_lateness = allowed_lateness
         self.topics = topics
         self._stops_at_changes = stops_at_changes
         self._log_retention = timedelta(days=30)
@@ -131,6 +134,7 @@ class PipelineCommits:
                     epoch, rows, version=newest, refresh_after=_LONG_AGO, source="rows", replaced=replaced,
                     went_back=epoch > 0 and (standing.restored or went_back),
                     of_others={} if epoch else self._ids_of_rows(log, history, rows.topics),
+                    clock=clock_of_rows(self._table, self.topics, self._allowed_lateness),
                 )  # fmt: skip
             standing = from_these
         if isinstance(standing, Unwritten):
@@ -372,12 +376,7 @@ class PipelineCommits:
         self._known = position, time.monotonic()
         written = commit.written
         return Committed(
-            position,
-            rows=written.rows,
-            already=already,
-            bytes=written.bytes,
-            unchanged=written.unchanged,
-            changed=written.changed,
+            position, written.rows, already, bytes=written.bytes, unchanged=written.unchanged, changed=written.changed
         )
 
     def _position(self, commit: Commit, metadata: CommitMetadata) -> Position:

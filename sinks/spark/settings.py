@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -13,19 +14,21 @@ if TYPE_CHECKING:
 AS_WRITTEN = {"spark.sql.variable.substitute": "false"}
 """Without it, Spark expands ``${env:NAME}`` and the like in every statement and expression, even in quoted names, and
 such a name can't be escaped in any other way."""
-_LOSSY = {
-    "spark.sql.files.ignoreMissingFiles": ("true", "false"),
-    "spark.sql.files.ignoreCorruptFiles": ("true", "false"),
-    "spark.sql.parquet.outputTimestampType": ("timestamp_millis", "TIMESTAMP_MICROS"),
+_LOSSY: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "spark.sql.files.ignoreMissingFiles": ("true".__eq__, "false"),
+    "spark.sql.files.ignoreCorruptFiles": ("true".__eq__, "false"),
+    "spark.sql.parquet.outputTimestampType": ("timestamp_millis".__eq__, "TIMESTAMP_MICROS"),
+    "spark.databricks.delta.stalenessLimit": (re.compile("(?!0+ *[a-z]*$).").match, "0"),
 }
-"""By setting: a value, in small letters, by which Spark loses something, and the value to take instead. It would leave
-out the rows of a file that it can't read, and nobody counts what isn't there; or a timestamp's microseconds."""
+"""By setting: whether a value, in small letters, has Spark lose something, and the value to take instead. It would
+leave out the rows of a file that it can't read, and nobody counts what isn't there; or a timestamp's microseconds; or
+what another process has committed to a Delta table within the limit, as a delete that is noted beside it."""
 
 
 def lossless(spark: SparkSession) -> dict[str, str]:
     """What is to be set in this session so that Spark loses nothing. Empty in most sessions."""
     return {
-        name: instead for name, (loses, instead) in _LOSSY.items() if (told(spark, name) or "").strip().lower() == loses
+        name: instead for name, (loses, instead) in _LOSSY.items() if loses((told(spark, name) or "").strip().lower())
     }
 
 

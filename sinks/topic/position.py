@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,12 +41,16 @@ class GroupPosition:
     topic that is deleted, and takes none for it: the marks of the others say which epoch it is.
 
     ``target`` is the topic that the messages go to. A position that belongs to another topic of that name says so in
-    ``replaced``. Raises ConfigurationError if the group has other offsets, UnsupportedFormat if a newer Lakelock wrote
-    them.
+    ``replaced``. ``topics`` are those that the pipeline reads: of others no offsets are committed, as their rights may
+    be gone with them. None: any. Raises ConfigurationError if the group has other offsets, UnsupportedFormat if a newer
+    Lakelock wrote them.
     """
 
-    def __init__(self, clients: Clients, *, pipeline: str, group: str, target: str) -> None:
+    def __init__(
+        self, clients: Clients, *, pipeline: str, group: str, target: str, topics: Container[str] | None = None
+    ) -> None:
         self._clients = clients
+        self._topics = topics
         self._target = target
         self._pipeline = pipeline
         self._group = group
@@ -68,6 +72,8 @@ class GroupPosition:
                 "a kafka_topic sink commits its position as offsets of them.",
                 hint="The topics of the source and the target topic must be in one Kafka cluster.",
             )
+        read = {at: offset for at, offset in offsets.items() if self._reads(at.topic)}
+        offsets = read or offsets  # an epoch that was decided before all topics changed needs a mark, too
         mark = {"lakelock": FORMAT, "pipeline": self._pipeline, "epoch": epoch.number, "owner": epoch.owner}
         mark |= {"at": int(time.time()), "target": _id(self._target, there)}
         text = json.dumps(mark, separators=(",", ":"))
@@ -100,9 +106,14 @@ class GroupPosition:
 
         return self._position(self._clients.ask(settled), there)
 
+    def _reads(self, topic: str) -> bool:
+        return self._topics is None or topic in self._topics
+
     def _there(self, topics: Iterable[str]) -> Mapping[str, Described]:
         """These topics and the target, without topics that aren't there."""
-        return self._clients.ask(lambda: described({self._target, *topics}, self._clients))
+        topics = set(topics)
+        left = {name for name in topics if name != self._target and not self._reads(name)}
+        return self._clients.ask(lambda: described({self._target, *topics}, self._clients, left=left))
 
     def _listed(self) -> dict[KafkaPartition, OffsetAndMetadata]:
         found = self._clients.admin.list_group_offsets({self._group: None}).get(self._group, {})

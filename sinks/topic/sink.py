@@ -28,7 +28,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +89,9 @@ class KafkaTopic:
         kafka: Mapping[str, str],
         key: Sequence[str] = (),
         batch: int = 10_000,
+        topics: Container[str] | None = None,
     ) -> None:
+        """``topics``: those that the pipeline reads, see ``GroupPosition``."""
         self.topic = topic
         self._staging = staging
         self._pipeline = pipeline
@@ -100,7 +102,7 @@ class KafkaTopic:
         self._clients = Clients(kafka, group=group)
         self._target = Target(topic, self._clients)
         self._checked = False
-        self._offsets = GroupPosition(self._clients, pipeline=pipeline, group=group, target=topic)
+        self._offsets = GroupPosition(self._clients, pipeline=pipeline, group=group, target=topic, topics=topics)
         self._accepts = False
 
     @property

@@ -10,9 +10,9 @@ from sinks.kafka import ANSWER_WITHIN_MS, Clients
 from sinks.offsets import Offsets, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-_UNKNOWN_TOPIC = 3
+_UNKNOWN_TOPIC, _NOT_AUTHORIZED = 3, 29
 _NO_ID = uuid.UUID(int=0)
 """What brokers without topic ids say."""
 _LARGEST, _CLEANUP = "max.message.bytes", "cleanup.policy"
@@ -26,13 +26,16 @@ class Described(NamedTuple):
     partitions: frozenset[int]
 
 
-def described(topics: Iterable[str], clients: Clients) -> Mapping[str, Described]:
-    """These topics by name, without those that aren't there. Raises KafkaError."""
+def described(topics: Iterable[str], clients: Clients, *, left: Collection[str] = ()) -> Mapping[str, Described]:
+    """These topics by name, without those that aren't there. Raises KafkaError.
+
+    ``left``: topics that the pipeline reads no more, which are left out where the user may not see them.
+    """
     from kafka.errors import for_code
 
     found = {}
     for each in clients.admin.describe_topics(sorted(topics)):
-        if each["error_code"] == _UNKNOWN_TOPIC:
+        if each["error_code"] == _UNKNOWN_TOPIC or (each["error_code"] == _NOT_AUTHORIZED and each["name"] in left):
             continue
         if each["error_code"]:
             raise for_code(each["error_code"])()

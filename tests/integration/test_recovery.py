@@ -12,7 +12,7 @@ import pytest
 from audits import verify
 from conftest import Lake, Topic, forget_history
 
-from connector import Fenced
+from connector import Fenced, Pipeline
 from connector.audit.verdict import Verdict
 from connector.protocol.steps import Event, Step
 from sinks.delta.metadata import FORMAT
@@ -159,6 +159,30 @@ def test_with_a_cleaned_log_the_rows_and_the_checkpoint_say_where_it_stands(
     pipeline.run()
     assert lake.rows(kind) == sorted(some(0, 40))
     assert lake.metadata(kind)[-1]["epoch"] == 4
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("window", [{"size": "1 hour"}, {"gap": "10 minutes"}], ids=["windows", "sessions"])
+def test_what_closed_stays_final_where_only_the_rows_tell(window: dict[str, str], lake: Lake, topic: Topic) -> None:
+    assert lake.spark is not None
+
+    def send(*minutes: int) -> None:
+        topic.send(*(("k", {"k": "k", "t": f"2026-01-01T{12 + at // 60}:{at % 60:02}:00Z"}) for at in minutes))
+
+    table, copy = lake.path("windows"), lake.folder / "copy"
+    sink = {"type": "delta_aggregate", "group_by": "k", "aggregates": {"n": "count(*)"}, "path": str(table),
+            "window": {"time": "t", "late": "dead_letter", "allowed_lateness": "0 seconds", **window}}  # fmt: skip
+    changes = {"schema": "k STRING, t TIMESTAMP", "dead_letters": {"path": str(lake.folder / "letters")}}
+    options = {**lake.options(**changes), "sinks": [sink]}
+    send(5, 10, 90)
+    Pipeline.from_options(options).run()
+    lake.spark.sql(f"CREATE TABLE delta.`{copy}` USING delta AS SELECT * FROM delta.`{table}`")
+    send(7, 95)
+    Pipeline.from_options({**options, "sinks": [{**sink, "path": str(copy)}]}).run()
+    rows = another_engine.query(copy, "SELECT n, window_closed FROM t ORDER BY window_start")
+    assert rows == [(2, True), (2, False)]
+    letters = lake.spark.read.format("delta").load(str(lake.folder / "letters"))
+    assert [row["reason"] for row in letters.collect()] == ["late"]
 
 
 @pytest.mark.breadth

@@ -14,10 +14,12 @@ from sinks.spark.settings import lossless
 
 MISSING, CORRUPT = "spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"
 TIMES = "spark.sql.parquet.outputTimestampType"
+STALE = "spark.databricks.delta.stalenessLimit"
 
 
 def session(**settings: str) -> Any:
-    named = {{"missing": MISSING, "corrupt": CORRUPT, "times": TIMES}[name]: value for name, value in settings.items()}
+    names = {"missing": MISSING, "corrupt": CORRUPT, "times": TIMES, "stale": STALE}
+    named = {names[name]: value for name, value in settings.items()}
     return SimpleNamespace(conf=SimpleNamespace(get=lambda name, default=None: named.get(name, default)))
 
 
@@ -42,6 +44,18 @@ def test_a_session_that_is_given_is_refused_with_the_setting_and_the_fix() -> No
         with pytest.raises(ConfigurationError, match=f"The session has {name} = ") as caught:
             refuse_lossy(given)
         assert f"spark.conf.set({name!r}, {instead})" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("limit", ["1h", "3600000", "10 ms", "05s"])
+def test_a_table_is_not_read_as_it_was_before_the_commits_of_another_process(limit: str) -> None:
+    assert lossless(session(stale=limit)) == {STALE: "0"}
+    with pytest.raises(ConfigurationError, match=f"The session has {STALE} = {limit}: .* newer commits"):
+        refuse_lossy(session(stale=limit))
+
+
+@pytest.mark.parametrize("limit", ["0", "0s", "00 ms", " 0H "])
+def test_a_limit_of_no_time_is_none(limit: str) -> None:
+    assert lossless(session(stale=limit)) == {}
 
 
 def test_a_platform_that_does_not_tell_a_setting_stops_nothing() -> None:

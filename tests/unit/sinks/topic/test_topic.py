@@ -123,6 +123,32 @@ def test_offsets_of_a_deleted_topic_are_gone_and_the_others_say_where_the_sink_i
         held({}, topics={}).to_commit(two)
 
 
+def test_a_topic_that_has_left_the_file_needs_no_rights() -> None:
+    """Its rights may be gone with it. Without this every run would end at it, though no file names it any more."""
+
+    class Refused(Listed):
+        def describe_topics(self, names: list[str]) -> Any:
+            return [
+                {**each, "error_code": 29} if each["name"] == "gone" else each
+                for each in super().describe_topics(names)
+            ]
+
+    def of(offsets: dict[KafkaPartition, OffsetAndMetadata], clients: type[Listed], *topics: str) -> GroupPosition:
+        made: Any = clients(offsets, TOPICS)
+        return GroupPosition(made, pipeline="p", group="g", target="out", topics=topics)
+
+    two = replace(EPOCH, offsets=Offsets({AT: 9, TopicPartition("gone", 0): 7}))
+    for clients in (Listed, Refused):  # also where it may be seen: the right to read it is another one
+        made = of({}, clients, "t").to_commit(two)
+        assert made.keys() == {KafkaPartition("t", 0)}
+        position = of(made, clients, "t").settled(two.offsets)
+        assert position is not None
+        assert position.holds(two)
+    with pytest.raises(TopicAuthorizationFailedError):
+        of({}, Refused, "t", "gone").to_commit(two)
+    assert len(of({}, Listed, "new").to_commit(two)) == 2, "an epoch that was decided before all topics changed"
+
+
 def test_partitions_that_a_recreated_topic_does_not_have_are_left_out() -> None:
     """No broker takes their offsets: every run would end with an epoch in doubt."""
     of_two = replace(EPOCH, offsets=Offsets({AT: 9, TopicPartition("gone", 0): 7, TopicPartition("gone", 1): 8}))
