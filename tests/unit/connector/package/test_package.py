@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from connector.cli.app import app
+from connector.package.needs import needs
 
 DEPLOY = Path(__file__).parents[4] / "deploy"
 SINK = "{type: delta_append, path: 's3a://lake/t'}"
@@ -283,6 +284,31 @@ def test_a_variable_that_is_said_to_be_a_secret_is_taken_from_the_store(file: Pa
     packaged(file, "--to", tmp_path / "k", *KUBERNETES, "--secret", "BROKERS")
     text = (tmp_path / "k/cronjob.yaml").read_text()
     assert "{name: BROKERS, valueFrom: {secretKeyRef: {name: lakelock-all-flights, key: BROKERS}}}" in text
+
+
+def test_what_one_topic_needs_is_told_apart_as_what_all_topics_need(file: Path, tmp_path: Path) -> None:
+    for name in ("all.json", "own.json"):
+        (tmp_path / name).write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
+    file.write_text(
+        TEXT.replace(
+            f"sinks: [{SINK}]",
+            """
+tables:
+  for_each: topic
+  sink: {type: delta_append, path: "s3a://lake/{topic}"}
+  overrides:
+    flights:
+      notify: {url: "${env:HOOK}"}
+      steps: [{mask: a, salt: "${env:SALT}"}]
+      source: {kafka: {client.id: "${env:CLIENT}", ssl.truststore.location: /etc/certs/own.pem}}
+      value: {schema_file: own.json}
+""",
+        ).replace('schema: "a INT"', "schema_file: all.json")
+    )
+    found = needs(file)
+    assert (found.secrets, found.variables) == (["JAAS", "HOOK", "SALT"], ["BROKERS", "CLIENT"])
+    assert found.there == ["/etc/certs/kafka.pem", "/etc/certs/own.pem"]
+    assert found.beside == ["all.json", "own.json"]
 
 
 def test_jobs_whose_names_differ_share_nothing_on_the_platform(file: Path, tmp_path: Path) -> None:
