@@ -175,13 +175,13 @@ def test_a_bundle_takes_secrets_from_their_scope(file: Path, tmp_path: Path) -> 
         assert set(re.findall(r"\$\{var\.(\w+)\}", text)) <= bundle["variables"].keys()
         jobs[each] = next(iter(yaml.safe_load(text)["resources"]["jobs"].values()))
     cluster = jobs["job_cluster"]["job_clusters"][0]["new_cluster"]
-    assert cluster["spark_env_vars"] == {"BROKERS": "${var.brokers}", "JAAS": "{{secrets/lakelock/jaas}}"}
+    assert cluster["spark_env_vars"] == {"BROKERS": "${var.brokers}", "JAAS": "{{secrets/lakelock-all-flights/jaas}}"}
     given = jobs["serverless"]["tasks"][0]["spark_python_task"]["parameters"]
-    assert given[:2] == ["BROKERS=${var.brokers}", "JAAS=secret:lakelock/jaas"]
+    assert given[:2] == ["BROKERS=${var.brokers}", "JAAS=secret:lakelock-all-flights/jaas"]
     assert given[3:5] == ["run", "${var.pipelines}/flights.yaml"]
     assert (tmp_path / "d/pipelines/flights.yaml").is_file()
     assert len([*(tmp_path / "d/dist").glob("lakelock-*+cluster-py3-none-any.whl")]) == 1
-    assert "put-secret lakelock jaas < jaas.txt" in told
+    assert "put-secret lakelock-all-flights jaas < jaas.txt" in told
 
 
 def test_a_job_of_emr_names_what_its_folder_has(file: Path, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_job_of_emr_names_what_its_folder_has(file: Path, tmp_path: Path) -> N
     script, pom = ((tmp_path / "e" / name).read_text() for name in ("make.sh", "pom.xml"))
     properties = json.loads(text)["configurationOverrides"]["applicationConfiguration"][0]["properties"]
     assert properties["spark.emr-serverless.driverEnv.BROKERS"] == "b1:9093,b2:9093"
-    assert properties["spark.emr-serverless.driverEnv.JAAS"] == "EMR.secret@lakelock/jaas"
+    assert properties["spark.emr-serverless.driverEnv.JAAS"] == "EMR.secret@lakelock/lakelock-all-flights/jaas"
     made = {
         "environment.tar.gz",
         *(f"jars/{name}.jar" for name in re.findall(r"<includeA.*?>(.*)<", pom)[0].split(",")),
@@ -284,6 +284,17 @@ def test_a_variable_that_is_said_to_be_a_secret_is_taken_from_the_store(file: Pa
     packaged(file, "--to", tmp_path / "k", *KUBERNETES, "--secret", "BROKERS")
     text = (tmp_path / "k/cronjob.yaml").read_text()
     assert "{name: BROKERS, valueFrom: {secretKeyRef: {name: lakelock-all-flights, key: BROKERS}}}" in text
+
+
+@pytest.mark.parametrize("platform", [KUBERNETES, DATABRICKS, EMR])
+def test_two_jobs_share_no_secret(file: Path, tmp_path: Path, platform: Sequence[str]) -> None:
+    """Whoever stores the secrets of the second would replace those of the first, such as the salt of a mask."""
+    stored = []
+    for name in ("a", "a b"):
+        told = packaged(file, "--to", tmp_path / name, *platform, *BROKERS, "--name", name)
+        stored.append(set(re.findall(r"secrets (?:create|put)-\S+ \S+|secret generic \S+|as lakelock/\S+", told)))
+    assert all(stored)
+    assert not stored[0] & stored[1]
 
 
 def test_what_one_topic_needs_is_told_apart_as_what_all_topics_need(file: Path, tmp_path: Path) -> None:
