@@ -50,7 +50,7 @@ def needs(file: Path, overrides: Sequence[str] = ()) -> Needs:
     """
     name, options = checked_elsewhere(file, overrides), options_in(file, overrides)
     assert isinstance(options, Mapping)
-    found = Needs(file, name, never_ends=isinstance(options.get("trigger"), Mapping))
+    found = Needs(file, name, never_ends=_goes_on(options))
     for path, text in _texts(options, ()):
         _note(found, path, text)
     for extra in _extras(options):
@@ -58,6 +58,14 @@ def needs(file: Path, overrides: Sequence[str] = ()) -> Needs:
     # A variable that holds a secret somewhere is one everywhere.
     found.variables = [name for name in found.variables if name not in found.secrets]
     return found
+
+
+def _goes_on(options: Mapping[object, object]) -> bool:
+    """Whether a pipeline of the file has an interval: that of one topic is enough."""
+    tables = options.get("tables")
+    overrides = tables.get("overrides") if isinstance(tables, Mapping) else None
+    each = (options, *(overrides.values() if isinstance(overrides, Mapping) else ()))
+    return any(isinstance(one, Mapping) and isinstance(one.get("trigger"), Mapping) for one in each)
 
 
 def _note(found: Needs, path: _Path, text: str) -> None:

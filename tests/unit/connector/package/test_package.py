@@ -276,8 +276,24 @@ def test_what_would_fail_there_is_refused_here(
 
 def test_a_pod_may_run_until_it_is_stopped(file: Path, tmp_path: Path) -> None:
     file.write_text(f"{TEXT}trigger: {{interval: 10 seconds}}")
-    packaged(file, "--to", tmp_path / "k", *KUBERNETES, *BROKERS)
+    told = packaged(file, "--to", tmp_path / "k", *KUBERNETES, *BROKERS)
+    # A change of a CronJob touches no job that it has started, and the next one waits until that ends.
+    (label,) = re.findall(r"kubectl delete jobs -l (\S+)", told)
+    job = yaml.safe_load((tmp_path / "k/cronjob.yaml").read_text())["spec"]["jobTemplate"]
+    assert label.split("=") == list(*job["metadata"]["labels"].items())
     assert "Deadline" not in (tmp_path / "k/cronjob.yaml").read_text().replace("startingDeadline", "")
+
+
+def test_a_run_that_ends_takes_a_change_by_itself(file: Path, tmp_path: Path) -> None:
+    assert "kubectl delete" not in packaged(file, "--to", tmp_path / "k", *KUBERNETES, *BROKERS)
+
+
+def test_a_file_goes_on_if_the_pipeline_of_one_topic_does(file: Path) -> None:
+    overrides = "{flights: {trigger: {interval: 10 seconds}}}"
+    sink = "{type: delta_append, path: 's3a://lake/{topic}'}"
+    tables = f"tables: {{for_each: topic, sink: {sink}, overrides: {overrides}}}"
+    file.write_text(TEXT.replace(f"sinks: [{SINK}]", tables))
+    assert needs(file).never_ends
 
 
 def test_a_variable_that_is_said_to_be_a_secret_is_taken_from_the_store(file: Path, tmp_path: Path) -> None:
