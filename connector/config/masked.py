@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from connector.config.secret_places import OF_CUSTOM_SINK, SALT, STEPS, WEBHOOK
+from connector.config.secret_places import OF_CUSTOM_SINK, SALT, STEPS, WEBHOOK, in_pipeline
 from sinks.kafka import SECRET
 
 HIDDEN = "(hidden)"
@@ -41,9 +41,10 @@ def _masked(value: object, path: tuple[str, ...] = ()) -> Any:
 
 def names_secret(path: tuple[str, ...]) -> bool:
     """Whether the option at this path may hold a secret: by its name, or as only a custom sink knows what it is."""
+    own = tuple(part for part in in_pipeline(path) if not isinstance(part, int))
     return (
-        path == WEBHOOK
-        or path[:2] == OF_CUSTOM_SINK
+        own == WEBHOOK
+        or own[:2] == OF_CUSTOM_SINK
         or path[-2:] == (STEPS, SALT)
         or any(SECRET.search(part) or _OTHER_SECRETS.search(part) for part in path)
     )

@@ -81,8 +81,8 @@ def _refuse_lost(name: str, lost: Sequence[OffsetRange]) -> None:
         raise OffsetsLost(
             f"{name} lacks records that the other sinks have, and their topics are gone from Kafka: "
             f"{first_of([str(gap) for gap in lost], _SHOWN)}.",
-            hint="To go on without them run once with `source: {on_data_loss: continue}`: its commit names them as "
-            "lost. Or take another, new table, which claims nothing of these topics.",
+            hint="To go on without them run once with `source: {on_data_loss: continue}` and `trigger: available_now`: "
+            "its commit names them as lost. Or take another, new table, which claims nothing of these topics.",
         )
 
 

@@ -354,7 +354,7 @@ def _not_in_kafka(target: Target, why: Sequence[str]) -> OffsetsLost:
         f"again: {'; '.join(why)}. Nothing was changed.",
         hint="Go back less far (`lakelock history FILE` names the versions). To go back without those records: "
         "--allow-data-loss, in Python allow_data_loss=True. A run passes a gap that retention has left only with "
-        "--set source.on_data_loss=continue.",
+        "--set source.on_data_loss=continue (and --set trigger=available_now, so that it ends).",
     )
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from connector.package.job import Folder, Job, dashed, driver, filled, listed, quoted
+from connector.package.job import Folder, Job, driver, filled, listed, quoted
 from connector.package.wheel import cluster_wheel
-
-SCOPE = "lakelock"
-"""The secret scope that the jobs read."""
 
 
 def folder(job: Job, volume: str, notify: str) -> Folder:
@@ -70,19 +67,24 @@ def _environment(job: Job) -> Iterator[str]:
     for name in job.variables:
         yield f"              {name}: ${{var.{name.lower()}}}\n"
     if job.secrets:
-        yield f"              # Of scope {SCOPE}: the secrets themselves stand nowhere.\n"
+        yield f"              # Of scope {job.name}: the secrets themselves stand nowhere.\n"
     for name in job.secrets:
-        yield f'              {name}: "{{{{secrets/{SCOPE}/{dashed(name)}}}}}"\n'
+        yield f'              {name}: "{{{{secrets/{_secret(job, name)}}}}}"\n'
 
 
 def _variables(job: Job) -> Iterator[str]:
     """What ``run.py`` sets in the environment."""
     yield from (f"{name}=${{var.{name.lower()}}}" for name in job.variables)
-    yield from (f"{name}=secret:{SCOPE}/{dashed(name)}" for name in job.secrets)
+    yield from (f"{name}=secret:{_secret(job, name)}" for name in job.secrets)
+
+
+def _secret(job: Job, variable: str) -> str:
+    """The scope and the key."""
+    return "/".join(job.secret(variable))
 
 
 def _secret_steps(job: Job) -> Iterator[str]:
     if job.secrets:
-        yield f"databricks secrets create-scope {SCOPE}"
-    for name in job.secrets:
-        yield f"databricks secrets put-secret {SCOPE} {dashed(name)} < {dashed(name)}.txt"
+        yield f"databricks secrets create-scope {job.name}"
+    for scope, key in map(job.secret, job.secrets):
+        yield f"databricks secrets put-secret {scope} {key} < {key}.txt"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from connector.emr.jobs import ENVIRONMENT, OWN_JARS, Run, ServerlessJob
-from connector.package.job import Folder, Job, dashed, driver, filled
+from connector.package.job import Folder, Job, driver, filled
 from connector.package.wheel import cluster_wheel
 from sinks.errors import ConfigurationError
 
@@ -22,7 +22,7 @@ def folder(job: Job, s3_folder: str, application: str, role: str, spark: str) ->
     wheel, content = cluster_wheel(job.all_of(lambda each: each.extras))
     conf = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in job.variables.items()}
     # EMR looks these up in AWS Secrets Manager.
-    conf |= {f"spark.emr-serverless.driverEnv.{name}": f"EMR.secret@lakelock/{dashed(name)}" for name in job.secrets}
+    conf |= {f"spark.emr-serverless.driverEnv.{name}": f"EMR.secret@{_secret(job, name)}" for name in job.secrets}
     needed = [*(jar.name for jar in OWN_JARS), *(f"{name}.jar" for name in KAFKA_JARS)]
     run = Run(
         job.name,
@@ -48,10 +48,15 @@ def folder(job: Job, s3_folder: str, application: str, role: str, spark: str) ->
         },
         [
             "sh FOLDER/make.sh   # on the Linux of the release: makes the rest, and uploads all",
-            *(f"Put {name} into AWS Secrets Manager, as lakelock/{dashed(name)}." for name in job.secrets),
+            *(f"Put {name} into AWS Secrets Manager, as {_secret(job, name)}." for name in job.secrets),
             f"{start} --client-token try-1",
         ],
     )
+
+
+def _secret(job: Job, variable: str) -> str:
+    """Its name in AWS Secrets Manager. The role of the example may read all that begin with lakelock/."""
+    return "/".join(("lakelock", *job.secret(variable)))
 
 
 def _refuse_files(job: Job) -> None:

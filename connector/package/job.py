@@ -58,6 +58,13 @@ class Job:
         """As a text says it: `10 minutes`."""
         return "hour" if self.every == 60 else "minute" if self.every == 1 else f"{self.every} minutes"
 
+    def secret(self, variable: str) -> tuple[str, str]:
+        """The job's own place in a store of secrets, and the name of a variable there: KAFKA_JAAS is kafka-jaas.
+
+        Two jobs never share one. Whoever stores the secrets of the second would replace those of the first, such as the
+        salt of a mask."""
+        return self.name, variable.lower().replace("_", "-")
+
     def refuse_endless(self, platform: str) -> None:
         """For a platform whose jobs are ended after an hour, as failures. Raises ConfigurationError."""
         for pipeline in self.pipelines:
@@ -180,11 +187,6 @@ _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "True", "
 def listed(texts: Iterable[str]) -> str:
     """Texts as a list of YAML, in one line."""
     return f"[{', '.join(map(quoted, texts))}]"
-
-
-def dashed(name: str) -> str:
-    """The name under which a store of secrets holds a variable: KAFKA_JAAS is kafka-jaas."""
-    return name.lower().replace("_", "-")
 
 
 def _has(file: Path, content: bytes) -> bool:

@@ -52,6 +52,7 @@ def folder(job: Job, image: str) -> Folder:
             f"Give the service account `{job.name}` its rights: {_ACCOUNT} names each cloud's annotation.",
             "kubectl apply -k FOLDER",
             f"kubectl create job --from=cronjob/{job.name} try-1 && kubectl logs -f job/try-1",
+            *_restart_step(job),
         ],
         completed=lambda name, there: name == _ACCOUNT and _has_rights(there, job.name),
     )
@@ -102,6 +103,15 @@ def _folders(secret_files: list[str]) -> dict[str, str]:
             )
     folders = dict.fromkeys(str(each.parent) for each in map(PurePosixPath, secret_files))
     return {path: "secrets" if number == 0 else f"secrets-{number + 1}" for number, path in enumerate(folders)}
+
+
+def _restart_step(job: Job) -> Iterator[str]:
+    """A change of a CronJob touches no job that it has started, and while that goes on, it starts no other."""
+    if any(pipeline.never_ends for pipeline in job.pipelines):
+        yield (
+            f"kubectl delete jobs -l app.kubernetes.io/instance={job.name}   # after the try, and after each change: a "
+            "run with an interval goes on with the old file, image and secret; the schedule starts the next one"
+        )
 
 
 def _secret_step(job: Job, secret_files: list[str]) -> Iterator[str]:

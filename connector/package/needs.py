@@ -9,7 +9,7 @@ from pathlib import Path
 from connector.config import checked_elsewhere, options_in
 from connector.config.kinds import REFERENCE, dotted
 from connector.config.relative_paths import is_file
-from connector.config.secret_places import holds_secret
+from connector.config.secret_places import holds_secret, in_pipeline
 from sinks.errors import ConfigurationError
 from sinks.kafka import SECRET
 
@@ -50,7 +50,7 @@ def needs(file: Path, overrides: Sequence[str] = ()) -> Needs:
     """
     name, options = checked_elsewhere(file, overrides), options_in(file, overrides)
     assert isinstance(options, Mapping)
-    found = Needs(file, name, never_ends=isinstance(options.get("trigger"), Mapping))
+    found = Needs(file, name, never_ends=_goes_on(options))
     for path, text in _texts(options, ()):
         _note(found, path, text)
     for extra in _extras(options):
@@ -60,12 +60,20 @@ def needs(file: Path, overrides: Sequence[str] = ()) -> Needs:
     return found
 
 
+def _goes_on(options: Mapping[object, object]) -> bool:
+    """Whether a pipeline of the file has an interval: that of one topic is enough."""
+    tables = options.get("tables")
+    overrides = tables.get("overrides") if isinstance(tables, Mapping) else None
+    each = (options, *(overrides.values() if isinstance(overrides, Mapping) else ()))
+    return any(isinstance(one, Mapping) and isinstance(one.get("trigger"), Mapping) for one in each)
+
+
 def _note(found: Needs, path: _Path, text: str) -> None:
     for kind, name in (match.groups() for match in REFERENCE.finditer(text)):
         _add(found.secret_files if kind == "file" else found.secrets if _is_secret(path) else found.variables, name)
     if REFERENCE.match(text):
         return
-    option = dotted(path)
+    option, own = dotted(path), in_pipeline(path)
     if path[0] in _PLACES and path[-1] == "path" and ":" not in text:
         if not Path(text).is_absolute():
             raise ConfigurationError(
@@ -73,9 +81,9 @@ def _note(found: Needs, path: _Path, text: str) -> None:
                 hint="Write the table's URI, as in s3a://lake/flights, or an absolute path of a volume.",
             )
         _add(found.tables, text)
-    if path[:2] == ("source", "kafka") and option.endswith(".location") and Path(text).is_absolute():
+    if own[:2] == ("source", "kafka") and option.endswith(".location") and Path(text).is_absolute():
         _add(found.there, text)
-    if is_file(path) and ":" not in text:
+    if is_file(own) and ":" not in text:
         if Path(text).is_absolute():
             _add(found.there, text)
         elif Path(text).name != text or not (found.file.parent / text).is_file():
@@ -89,7 +97,8 @@ def _note(found: Needs, path: _Path, text: str) -> None:
 
 def _is_secret(path: _Path) -> bool:
     """Most options of Kafka's clients and of Spark may stand in a job's definition, as bootstrap.servers does."""
-    usual = path[:2] == ("source", "kafka") or path[0] == "spark"
+    own = in_pipeline(path)
+    usual = own[:2] == ("source", "kafka") or own[0] == "spark"
     return bool(SECRET.search(str(path[-1]))) or (holds_secret(path) and not usual)
 
 

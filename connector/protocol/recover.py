@@ -306,8 +306,9 @@ def _retention_passed(
         f"Records that were never read are no longer in Kafka, up to {sum(gap.span for gap in lost):,} in "
         f"{plural(len(lost), 'partition')}. {missing}.{complete}",
         hint="To go on with what Kafka holds, and without what is missing, run once with "
-        "`source: {on_data_loss: continue}`: the commit will name the lost ranges. Where retention is close behind, "
-        "`on_data_loss: {continue: 10 minutes}` starts that long ahead of the oldest record.",
+        "`source: {on_data_loss: continue}` and `trigger: available_now`: the commit will name the lost ranges. "
+        "Where retention is close behind, `on_data_loss: {continue: 10 minutes}` starts that long ahead of the "
+        "oldest record.",
     )
 
 
@@ -319,9 +320,9 @@ def _deletes_gone(missed: Sequence[OffsetRange], keeps: Mapping[str, timedelta],
         f"Deletes{known} may be gone from compacted topics before they were read: {shown}. Kafka keeps a tombstone for "
         f"delete.retention.ms only ({times}), and without it the deleted row would stay in the table.",
         hint="`lakelock replay` reads the topics into a new table, which has no such row. To go on with what Kafka "
-        "holds, run once with `source: {on_data_loss: continue}`: the commit will name the ranges, and `lakelock "
-        "verify` counts the rows that may have been deleted as doubtful. Then run more often, or raise "
-        "delete.retention.ms for the deletes to come: that brings back none that is gone.",
+        "holds, run once with `source: {on_data_loss: continue}` and `trigger: available_now`: the commit "
+        "will name the ranges, and `lakelock verify` counts the rows that may have been deleted as doubtful. "
+        "Then run more often, or raise delete.retention.ms for the deletes to come: that brings back none that is gone.",
     )
 
 

@@ -20,8 +20,8 @@ def refuse_recreated(stored: Mapping[str, str], current: Mapping[str, str]) -> N
                 f"Kafka now has {current[topic]}. By the old offsets, new records would be taken for old ones and "
                 "dropped.",
                 hint="To read the new topic from its beginning and keep the rows of the old one, run once with "
-                "`source: {on_recreated_topic: continue}`. Or write it to a new table (another path or table name). In "
-                "a cluster that the topic was mirrored to: `lakelock translate`.",
+                "`source: {on_recreated_topic: continue}` and `trigger: available_now`. Or write it to a new table "
+                "(another path or table name). In a cluster that the topic was mirrored to: `lakelock translate`.",
             )
 
 

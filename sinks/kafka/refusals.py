@@ -45,7 +45,8 @@ _UNANSWERED = re.compile(
 UNFIT_TIMESTAMP = (
     "Its producer may write nanoseconds, and has to write milliseconds. Brokers before 4.0 take any, unless the topic "
     "has message.timestamp.after.max.ms. To go past the record: once all before it is committed (epoch.max_records), "
-    "delete the partition's records up to it with kafka-delete-records, and run with on_data_loss: continue."
+    "delete the partition's records up to it with kafka-delete-records, and run once with on_data_loss: continue "
+    "and trigger: available_now."
 )
 """What helps where a record's Kafka timestamp is none that Spark can hold."""
 

@@ -207,12 +207,17 @@ def test_orders_and_payments_are_in_one_epoch(reader: Reader, send: Send) -> Non
 def test_a_backfill_with_another_logic_is_swapped_in(reader: Reader, send: Send) -> None:
     section = "Backfill: the same topic, another logic"
     send("sales", *(("a", {"shop": "a", "cents": cents, "day": "2026-11-01"}) for cents in (100, -40, 250)))
-    reader.follow(PAGE, section)
-    Path("daily.yaml").write_text(Path("daily.yaml").read_text().replace("path: lake/daily,", "path: lake/daily_v2,"))
-    assert rows(reader, "daily.yaml", "shop", "cents") == [("a", 350)]
-    send("sales", ("a", {"shop": "a", "cents": 50, "day": "2026-11-01"}))
+    old, new = (block for block in blocks(PAGE, section) if block.file)
+    reader.write("daily.yaml", old.text)
     reader.run("lakelock run daily.yaml")
+    send("sales", *(("a", {"shop": "a", "cents": cents, "day": "2026-11-01"}) for cents in (50, -1)))
+    reader.follow(PAGE, section)
     assert rows(reader, "daily.yaml", "shop", "cents") == [("a", 400)]
+    # The runs of the old file went on by the old logic, in the old table alone.
+    reader.write("old.yaml", old.text)
+    assert rows(reader, "old.yaml", "shop", "cents") == [("a", 359)]
+    assert new.file == "daily_v2.yaml"
+    assert not Path(new.file).exists()
 
 
 @pytest.mark.pages

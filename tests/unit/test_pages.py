@@ -6,11 +6,25 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pages import Block, completed, yaml_blocks
+from pages import ROOT, Block, blocks, completed, yaml_blocks
 
 from connector.config import SinkBySink, Template, load_any, parse
 
 EXAMPLES = [pytest.param(block, id=name) for name, block in yaml_blocks()]
+
+
+def test_a_run_that_passes_a_gap_ends_then() -> None:
+    """With the interval of the file it would go on, and pass the next gap, too."""
+    pages = [file.relative_to(ROOT).as_posix() for file in (ROOT / "docs").glob("*.md")]
+    passing = [
+        command
+        for page in pages
+        for block in blocks(page)
+        for command in block.commands
+        if command.startswith("lakelock run ") and "source.on_" in command
+    ]
+    assert len(passing) >= 4
+    assert all("--set trigger=available_now" in command for command in passing), passing
 
 
 def test_there_are_examples() -> None:

@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from connector.cli.app import app
+from connector.package.needs import needs
 
 DEPLOY = Path(__file__).parents[4] / "deploy"
 SINK = "{type: delta_append, path: 's3a://lake/t'}"
@@ -174,13 +175,13 @@ def test_a_bundle_takes_secrets_from_their_scope(file: Path, tmp_path: Path) -> 
         assert set(re.findall(r"\$\{var\.(\w+)\}", text)) <= bundle["variables"].keys()
         jobs[each] = next(iter(yaml.safe_load(text)["resources"]["jobs"].values()))
     cluster = jobs["job_cluster"]["job_clusters"][0]["new_cluster"]
-    assert cluster["spark_env_vars"] == {"BROKERS": "${var.brokers}", "JAAS": "{{secrets/lakelock/jaas}}"}
+    assert cluster["spark_env_vars"] == {"BROKERS": "${var.brokers}", "JAAS": "{{secrets/lakelock-all-flights/jaas}}"}
     given = jobs["serverless"]["tasks"][0]["spark_python_task"]["parameters"]
-    assert given[:2] == ["BROKERS=${var.brokers}", "JAAS=secret:lakelock/jaas"]
+    assert given[:2] == ["BROKERS=${var.brokers}", "JAAS=secret:lakelock-all-flights/jaas"]
     assert given[3:5] == ["run", "${var.pipelines}/flights.yaml"]
     assert (tmp_path / "d/pipelines/flights.yaml").is_file()
     assert len([*(tmp_path / "d/dist").glob("lakelock-*+cluster-py3-none-any.whl")]) == 1
-    assert "put-secret lakelock jaas < jaas.txt" in told
+    assert "put-secret lakelock-all-flights jaas < jaas.txt" in told
 
 
 def test_a_job_of_emr_names_what_its_folder_has(file: Path, tmp_path: Path) -> None:
@@ -189,7 +190,7 @@ def test_a_job_of_emr_names_what_its_folder_has(file: Path, tmp_path: Path) -> N
     script, pom = ((tmp_path / "e" / name).read_text() for name in ("make.sh", "pom.xml"))
     properties = json.loads(text)["configurationOverrides"]["applicationConfiguration"][0]["properties"]
     assert properties["spark.emr-serverless.driverEnv.BROKERS"] == "b1:9093,b2:9093"
-    assert properties["spark.emr-serverless.driverEnv.JAAS"] == "EMR.secret@lakelock/jaas"
+    assert properties["spark.emr-serverless.driverEnv.JAAS"] == "EMR.secret@lakelock/lakelock-all-flights/jaas"
     made = {
         "environment.tar.gz",
         *(f"jars/{name}.jar" for name in re.findall(r"<includeA.*?>(.*)<", pom)[0].split(",")),
@@ -275,14 +276,66 @@ def test_what_would_fail_there_is_refused_here(
 
 def test_a_pod_may_run_until_it_is_stopped(file: Path, tmp_path: Path) -> None:
     file.write_text(f"{TEXT}trigger: {{interval: 10 seconds}}")
-    packaged(file, "--to", tmp_path / "k", *KUBERNETES, *BROKERS)
+    told = packaged(file, "--to", tmp_path / "k", *KUBERNETES, *BROKERS)
+    # A change of a CronJob touches no job that it has started, and the next one waits until that ends.
+    (label,) = re.findall(r"kubectl delete jobs -l (\S+)", told)
+    job = yaml.safe_load((tmp_path / "k/cronjob.yaml").read_text())["spec"]["jobTemplate"]
+    assert label.split("=") == list(*job["metadata"]["labels"].items())
     assert "Deadline" not in (tmp_path / "k/cronjob.yaml").read_text().replace("startingDeadline", "")
+
+
+def test_a_run_that_ends_takes_a_change_by_itself(file: Path, tmp_path: Path) -> None:
+    assert "kubectl delete" not in packaged(file, "--to", tmp_path / "k", *KUBERNETES, *BROKERS)
+
+
+def test_a_file_goes_on_if_the_pipeline_of_one_topic_does(file: Path) -> None:
+    overrides = "{flights: {trigger: {interval: 10 seconds}}}"
+    sink = "{type: delta_append, path: 's3a://lake/{topic}'}"
+    tables = f"tables: {{for_each: topic, sink: {sink}, overrides: {overrides}}}"
+    file.write_text(TEXT.replace(f"sinks: [{SINK}]", tables))
+    assert needs(file).never_ends
 
 
 def test_a_variable_that_is_said_to_be_a_secret_is_taken_from_the_store(file: Path, tmp_path: Path) -> None:
     packaged(file, "--to", tmp_path / "k", *KUBERNETES, "--secret", "BROKERS")
     text = (tmp_path / "k/cronjob.yaml").read_text()
     assert "{name: BROKERS, valueFrom: {secretKeyRef: {name: lakelock-all-flights, key: BROKERS}}}" in text
+
+
+@pytest.mark.parametrize("platform", [KUBERNETES, DATABRICKS, EMR])
+def test_two_jobs_share_no_secret(file: Path, tmp_path: Path, platform: Sequence[str]) -> None:
+    """Whoever stores the secrets of the second would replace those of the first, such as the salt of a mask."""
+    stored = []
+    for name in ("a", "a b"):
+        told = packaged(file, "--to", tmp_path / name, *platform, *BROKERS, "--name", name)
+        stored.append(set(re.findall(r"secrets (?:create|put)-\S+ \S+|secret generic \S+|as lakelock/\S+", told)))
+    assert all(stored)
+    assert not stored[0] & stored[1]
+
+
+def test_what_one_topic_needs_is_told_apart_as_what_all_topics_need(file: Path, tmp_path: Path) -> None:
+    for name in ("all.json", "own.json"):
+        (tmp_path / name).write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
+    file.write_text(
+        TEXT.replace(
+            f"sinks: [{SINK}]",
+            """
+tables:
+  for_each: topic
+  sink: {type: delta_append, path: "s3a://lake/{topic}"}
+  overrides:
+    flights:
+      notify: {url: "${env:HOOK}"}
+      steps: [{mask: a, salt: "${env:SALT}"}]
+      source: {kafka: {client.id: "${env:CLIENT}", ssl.truststore.location: /etc/certs/own.pem}}
+      value: {schema_file: own.json}
+""",
+        ).replace('schema: "a INT"', "schema_file: all.json")
+    )
+    found = needs(file)
+    assert (found.secrets, found.variables) == (["JAAS", "HOOK", "SALT"], ["BROKERS", "CLIENT"])
+    assert found.there == ["/etc/certs/kafka.pem", "/etc/certs/own.pem"]
+    assert found.beside == ["all.json", "own.json"]
 
 
 def test_jobs_whose_names_differ_share_nothing_on_the_platform(file: Path, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_records_that_retention_removed_before_they_were_read_stop_the_run() -> 
         "t-0: the table wants offset 5 next, Kafka holds [8, 9), so [5, 8) is missing, up to 3 records, written before "
         "2026-01-01 03:04:05 UTC" in said
     )
-    assert "on_data_loss: continue" in caught.value.hint
+    assert "`source: {on_data_loss: continue}` and `trigger: available_now`" in caught.value.hint
 
 
 def test_on_request_it_goes_on_behind_what_was_lost_and_names_it() -> None:
@@ -243,7 +243,7 @@ def late(position: Position, kafka: TopicsHeld, kept: Kept) -> tuple[OffsetRange
     if found.missed:
         with pytest.raises(OffsetsLost, match="may be gone from compacted topics") as refused:
             resume(position, kafka, never, left(), kept=kept)
-        assert "on_data_loss: continue" in refused.value.hint
+        assert "`source: {on_data_loss: continue}` and `trigger: available_now`" in refused.value.hint
     else:
         assert resume(position, kafka, never, left(), kept=kept) == found
     return found.missed

@@ -61,6 +61,14 @@ def test_no_secret_is_shown_and_everything_else_is(tmp_path: Path) -> None:
     assert shown["sinks"] == [{"type": "custom", "options": options}], "nobody knows what they are"
 
 
+def test_the_secrets_of_one_topic_are_hidden_as_those_of_all_topics() -> None:
+    own = {"notify": {"url": f"https://h/{SECRET}"}, "sink": {"options": {"place": SECRET}}}
+    text = without_secrets({"tables": {"sink": {"options": {"login": SECRET}}, "overrides": {"orders": own}}})
+    assert SECRET not in text
+    (orders,) = yaml.safe_load(text)["tables"]["overrides"].values()
+    assert orders == {"notify": {"url": HIDDEN}, "sink": {"options": {"place": HIDDEN}}}
+
+
 def test_overrides_are_part_of_it_and_a_part_of_a_file_is_the_file(tmp_path: Path) -> None:
     (tmp_path / "flights.yaml").write_text(FILE)
     text = text_of(f"{tmp_path / 'flights.yaml'}#late", [f"notify.url=https://h/{SECRET}", "delivery=manual_commit"])
