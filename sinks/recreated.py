@@ -31,9 +31,14 @@ def topic_of(name: str) -> str:
     return name.partition("/")[2] if is_retired(name) else name
 
 
+def retired_names(topics: Mapping[str, str]) -> Mapping[str, str]:
+    """Topic -> the name that it gets when it retires. ``topics``: topic -> id."""
+    return {topic: retired(topic, topic_id) for topic, topic_id in topics.items() if not is_retired(topic)}
+
+
 def with_retired_names(offsets: Offsets, topics: Mapping[str, str]) -> Offsets:
     """The offsets, and each once more under the name that its topic gets when it retires. ``topics``: topic -> id."""
-    names = {topic: retired(topic, topic_id) for topic, topic_id in topics.items() if not is_retired(topic)}
+    names = retired_names(topics)
     renamed = {
         TopicPartition(names[at.topic], at.partition): next_ for at, next_ in offsets.items() if at.topic in names
     }

@@ -30,7 +30,7 @@ from sinks.delta.tombstones import Tombstones
 from sinks.errors import OffsetsLost, TopicRecreated
 from sinks.offsets import Offsets
 from sinks.plurals import plural
-from sinks.recreated import with_retired_names
+from sinks.recreated import retired_names, with_retired_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,6 +162,8 @@ class OneTable(Destination):
         # In a consumer group's deliveries tombstones count before the position passes them.
         if position is not None and (position.replaced or position.delivery != TRANSACTIONAL):
             return position
+        if position is not None:
+            position = self.named(position)
         self.left.mark(position)
         if tombstones is None:
             return position
@@ -174,6 +176,38 @@ class OneTable(Destination):
             position = self.run_epoch(empty, 0).position
         left.delete(position.epoch if position is not None else None)
         log.info("%r: forgot %s whose records are read again", self.table.label, plural(left.number, "delete"))
+        return position
+
+    def named(self, position: Position) -> Position:
+        """Give tombstones and dead letters their topics' names again that were renamed for a retirement which isn't
+        part of what led to ``position``, see ``sinks.delta.recreated``: else they wouldn't count.
+
+        Another run may be about to commit that retirement. So an epoch without records fences it first, as in
+        ``tidied``: if the other was sooner, nothing is renamed. Raises Fenced then.
+
+        ====================  ==========================================================================================
+        crash                 what is left
+        ====================  ==========================================================================================
+        before the epoch      Nothing has changed.
+        before the last name  The same offsets, and some of the names. The next run, or retry, does all steps again.
+        ====================  ==========================================================================================
+        """
+        if position.replaced or position.delivery != TRANSACTIONAL:
+            return position
+        names, passed = retired_names(position.topics), position.offsets
+        tombstones, letters = self.table.derivation.tombstones, self.left.letters
+        if letters is not None and not (letters.exists() and letters.not_retired(passed, names)):
+            letters = None
+        notes = tombstones.not_retired(passed, names) if tombstones is not None else None
+        if notes is None and letters is None:
+            return position
+        self.left.finish(position)
+        position = self.run_epoch(Epoch.of_no_records(position, pipeline=self.config.name, owner=self.run), 0).position
+        if tombstones is not None and notes is not None:
+            tombstones.name_back(notes, names, position.epoch)
+        if letters is not None:
+            letters.name_back(passed, names)
+        log.info("%r: deletes and dead letters count again that were renamed for a recreated topic", self.table.label)
         return position
 
     def added(self, topics: Collection[str]) -> Offsets:

@@ -148,7 +148,7 @@ class Table:
             return
         sources, epoch = found
         for source in sources:
-            tombstones.take_over(source, position.offsets, epoch)
+            tombstones.take_over(source, position, epoch)
 
     def check(self) -> bool:
         """Whether it is there; raises SchemaMismatch where it doesn't take the rows."""

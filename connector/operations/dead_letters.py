@@ -141,7 +141,9 @@ def retried(config: PipelineConfig, assembly: Assembly, observe: Observer) -> Re
     assert letters is not None
     if assembly.routes is not None:
         return retry_through_route(config, assembly, letters, observe)
-    table, held = assembly.table, assembly.source.look()
+    table, held, one_table = assembly.table, assembly.source.look(), assembly.one_table(observe)
+    if (stands := one_table.position()) is not None:
+        one_table.named(stands)
     open_undone(letters, table, config.name)
     reading, folding = assembly.reading({table.label: table}), assembly.folding(observe)
     return retry(config, table, letters, reading, run=assembly.run, held=held, observe=observe, folding=folding)

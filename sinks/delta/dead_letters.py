@@ -14,7 +14,7 @@ a record that both tables don't take has a letter of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.delta.which_letters import AHEAD, RETRIED, ahead, has_mark, of_taken_in, passed, time, within
 from sinks.offsets import OffsetRange, Offsets
-from sinks.spark.sql import literal
+from sinks.spark.sql import literal, renamed_sql
 from sinks.spark.types import no_rows
 
 if TYPE_CHECKING:
@@ -283,6 +283,24 @@ class DeadLetters:
         forget(self._records(where))  # first: a letter that is open again isn't found once more
         # Without its mark: a retry that is paused between its commit, which is undone, and ``close`` would close it.
         return self._update({"_retry": "NULL", "_retried_epoch": "NULL", "_retried_at": "NULL"}, where)
+
+    def not_retired(self, position: Offsets, names: Mapping[str, str]) -> bool:
+        """Whether letters have the names of retirements that aren't part of what led to a position.
+
+        ``names``: topic -> its retired name.
+        """
+        self.make_ready()
+        return bool(names) and bool(self._of()) and self._count(self._not_retired(position, names)) > 0
+
+    def name_back(self, position: Offsets, names: Mapping[str, str]) -> None:
+        """Give them their topics' names again. May be called again."""
+        topic = renamed_sql("_topic", {new: old for old, new in names.items()})
+        self._update({"_topic": topic}, self._not_retired(position, names))
+
+    def _not_retired(self, position: Offsets, names: Mapping[str, str]) -> str:
+        named = f"_topic IN ({', '.join(map(literal, names.values()))}) AND NOT {passed(position)}"
+        # One without a table may be that of a clone, or of what this was cloned from, where the topic has retired.
+        return f"{named} AND _table IS NOT NULL{self._own(shared=False)}"
 
     def take_along(self, former: str) -> None:
         """Give the letters of the table that had the id ``former`` the id that it has now. May be called again."""

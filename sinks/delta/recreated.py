@@ -6,8 +6,9 @@ commit renames the topic in all of them. Renamed coordinates keep their place in
 recreated topic brings; and of two records with the same partition and offset, each has its own identity.
 
 Tombstones and dead letters are in tables of their own, which can't share the commit. They are renamed before it. A
-crash between the two leaves new names that nothing refers to yet. The next run has to retire the topic before anything
-else, and renames what is left.
+crash between the two leaves new names that no position has. So does a RESTORE to before the retirement. The next run
+may read the old topic on, if it is back. So a run, and a retry of dead letters, first gives them their old names again
+(``OneTable.named``). If the topic retires after all, they are renamed once more.
 
 Another run may be sooner, and read the recreated topic already. What it notes of that has a number after this epoch's,
 and keeps its name.
@@ -28,7 +29,7 @@ from sinks.delta.noted import noted_in
 from sinks.delta.proof import proven
 from sinks.delta.sql_layout import any_of, indented
 from sinks.delta.table import DeltaTable
-from sinks.spark.sql import identifier, literal, struct_sql
+from sinks.spark.sql import identifier, literal, renamed_sql, struct_sql
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -80,7 +81,7 @@ def retiring_sql(target: str, schema: StructType, names: Mapping[str, str]) -> s
 
 def _rename_notes(notes: DeltaTable, names: Mapping[str, str], where: str) -> None:
     old = ", ".join(map(literal, names))
-    sql = f"UPDATE {notes.sql} SET _topic = {_name('_topic', names)} WHERE _topic IN ({old}) AND {where}"
+    sql = f"UPDATE {notes.sql} SET _topic = {renamed_sql('_topic', names)} WHERE _topic IN ({old}) AND {where}"
     past_conflicts(lambda: notes.spark.sql(sql).collect())
 
 
@@ -89,7 +90,7 @@ def _renamed_columns(schema: StructType, names: Mapping[str, str]) -> dict[str, 
     old = ", ".join(map(literal, names))
     if "_applied" in schema.names:  # an aggregate
         topic = "regexp_replace(_k, '-[0-9]+$', '')"
-        key = f"concat({_name(topic, names)}, substr(_k, length({topic}) + 1))"
+        key = f"concat({renamed_sql(topic, names)}, substr(_k, length({topic}) + 1))"
         there = f"exists(map_keys(t._applied), _k -> {topic} IN ({old}))"
         state = _renamed_state(schema["_state"].dataType, names)
         # A state may be a map, which can't be compared. What it holds is of the topics in _applied.
@@ -97,7 +98,7 @@ def _renamed_columns(schema: StructType, names: Mapping[str, str]) -> dict[str, 
             "_applied": (f"transform_keys(t._applied, (_k, _v) -> {key})", there),
             **({"_state": (state, there)} if state is not None else {}),
         }
-    renamed = {"_topic": (_name("t._topic", names), f"t._topic IN ({old})")}
+    renamed = {"_topic": (renamed_sql("t._topic", names), f"t._topic IN ({old})")}
     for name in _ORDERS:
         stored = f"t.{name}"
         value = _renamed(stored, schema[name].dataType, names) if name in schema.names else None
@@ -121,7 +122,7 @@ def _renamed_state(states: DataType, names: Mapping[str, str]) -> str | None:
         at = kind["at"].dataType if isinstance(kind, StructType) and kind.names == ["at", "value"] else None
         if isinstance(at, StructType) and at.names == ["order", "_topic", "_partition", "_offset"]:
             place = {name: f"{stored}.at.{identifier(name)}" for name in at.names}
-            place["_topic"] = _name(place["_topic"], names)
+            place["_topic"] = renamed_sql(place["_topic"], names)
             renamed = struct_sql({"at": struct_sql(place), "value": f"{stored}.value"})
             fields[field.name] = f"CASE WHEN {stored} IS NOT NULL THEN {renamed} END"
             any_renamed = True
@@ -148,11 +149,5 @@ def _renamed(sql: str, kind: DataType, names: Mapping[str, str], depth: int = 0)
         # "values" holds columns of the user.
         inner = None if field.name == "values" else _renamed(value, field.dataType, names, depth)
         any_renamed = any_renamed or inner is not None
-        fields[field.name] = _name(value, names) if coordinates and field.name == "topic" else inner or value
+        fields[field.name] = renamed_sql(value, names) if coordinates and field.name == "topic" else inner or value
     return f"CASE WHEN {sql} IS NOT NULL THEN {struct_sql(fields)} END" if any_renamed else None
-
-
-def _name(topic: str, names: Mapping[str, str]) -> str:
-    """SQL of a topic's new name; of a topic that isn't renamed: the name as it is."""
-    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items())
-    return f"CASE {topic} {cases} ELSE {topic} END"

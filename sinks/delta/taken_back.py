@@ -74,8 +74,11 @@ class TakesBack:
             return f"version {version} can't be read any more: {problem(error)}"
         return None
 
-    def take(self, epoch: Epoch, version: int) -> Committed:
+    def take(self, epoch: Epoch, version: int, *, goal: int | None) -> Committed:
         """Restore the table, wherever it stands, and commit the epoch, which has no rows. Does nothing if it has it.
+
+        ``goal``: the epoch that all tables go back to. It may have passed this one by, whose last one is an earlier
+        then: what was forgotten between the two stays forgotten. None: an earlier version didn't say it.
 
         Raises SinkError, SchemaMismatch, Fenced.
         """
@@ -94,7 +97,7 @@ class TakesBack:
         stands = self.commits.position()
         if self.tombstones is not None and stands is not None and stands.restored_to is not None:
             passed = with_retired_names(stands.offsets, stands.topics)
-            self.tombstones.went_back(passed, stands.restored_to, epoch.number)
+            self.tombstones.went_back(passed, max(stands.restored_to, goal or 0), epoch.number)
         there = [name for name in self.table.schema.names if name in self.columns]
         nothing = self.table.spark.table(self.table.sql).where("false").select(*map(identifier, there))
         return DeltaAppend(self.table, self.commits).write(epoch.of_table(stands), nothing)

@@ -33,17 +33,16 @@ Not every run keeps its deletes, and tombstones expire. ``sinks.delta.kept_delet
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from sinks.contract import Epoch
-from sinks.delta.append import evolution
+from sinks.contract import Epoch, Position
 from sinks.delta.conflicts import done_or_left, past_conflicts
 from sinks.delta.expiry import expires_before
 from sinks.delta.kept_deletes import expired_before, none_expired, remember_deletes, say_expired
+from sinks.delta.left_over import LeftOver, append, delete, keep, run
 from sinks.delta.renamed_key import refuse_renamed
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.delta.which_tombstones import (
@@ -53,14 +52,15 @@ from sinks.delta.which_tombstones import (
     came_back,
     copies_sql,
     forgetting_sql,
+    not_retired_sql,
     noted_until_sql,
     other_copies_sql,
     passed_sql,
     undone_sql,
 )
 from sinks.offsets import Offsets
-from sinks.recreated import is_retired
-from sinks.spark.sql import identifier, literal
+from sinks.recreated import is_retired, with_retired_names
+from sinks.spark.sql import identifier, literal, renamed_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,31 +70,6 @@ FOLDER = "_lakelock/tombstones"
 FORGOTTEN = "_lakelock/forgotten_tombstones"
 _EXPIRE_EVERY = timedelta(hours=1)
 _OWN = ("_sequence", *COORDINATES, "_noted_at", "_noted_by", FORGOTTEN_AT)
-
-
-@dataclass(frozen=True)
-class LeftOver:
-    """Tombstones that no committed epoch of those that led to the table's rows has written."""
-
-    table: DeltaTable
-    where: str
-    """SQL that is true of them."""
-    number: int
-    aside: DeltaTable
-    """Where they are kept. It may not exist yet."""
-
-    def delete(self, at: int | None) -> None:
-        """Delete them, and keep them aside. An epoch that was planned before may still be committed, and would then
-        lack its tombstones. So fence it first.
-
-        ``at``: the number of the last epoch, which a RESTORE may undo; None: there is none yet, and nothing is kept. A
-        crash between the two leaves them in both tables. The next run does both steps again: what is aside twice counts
-        once. If the table is restored before, to an epoch at which they count, they stay.
-        """
-        if at is not None:
-            sql = f"SELECT *, {int(at)}L AS {FORGOTTEN_AT} FROM {self.table.sql} WHERE {self.where}"
-            _keep(self.table.spark.sql(sql), self.aside)
-        _delete(self.table, self.where)
 
 
 class Tombstones:
@@ -159,6 +134,29 @@ class Tombstones:
         where = f"_topic IN ({names}) AND {noted} AND ({where})"
         return LeftOver(table, where, sum(row["n"] for row in stale), self.aside)
 
+    def not_retired(self, position: Offsets, names: Mapping[str, str]) -> LeftOver | None:
+        """The tombstones with the names of retirements that aren't part of what led to a position. None: there is none.
+
+        ``names``: see ``name_back``.
+        """
+        if not names or not self._exists(self._at()):
+            return None
+        where = not_retired_sql(position, names)
+        found = self._at().spark.sql(f"SELECT count(*) AS n FROM {self._at().sql} WHERE {where}").collect()
+        return LeftOver(self._at(), where, found[0]["n"], self.aside) if found[0]["n"] else None
+
+    def name_back(self, left: LeftOver, names: Mapping[str, str], at: int) -> None:
+        """Give ``not_retired`` their topics' names again: ``names``: topic -> its retired name. What had the other one
+        is kept aside, for a RESTORE to an epoch after the retirement. ``at``: as in ``LeftOver.delete``. May be called
+        again."""
+        topic = renamed_sql("_topic", {new: old for old, new in names.items()})
+        columns = [f"{topic} AS _topic" if name == "_topic" else identifier(name) for name in left.table.schema.names]
+        notes = left.table.spark.sql(f"SELECT {', '.join(columns)} FROM {left.table.sql} WHERE {left.where}")
+        missing = self._missing(notes, self._named)
+        if not missing.isEmpty():
+            self._append(missing)
+        left.delete(at)
+
     def went_back(self, position: Offsets, restored_to: int, at: int) -> None:
         """After a RESTORE: forget what epochs noted that it has undone, and count again what was forgotten later.
 
@@ -183,7 +181,7 @@ class Tombstones:
                 LeftOver(table, undone, 0, self.aside).delete(at)
             others = other_copies_sql(by)
             if not table.spark.sql(f"SELECT 1 FROM {table.sql} WHERE {others}").isEmpty():
-                _delete(table, others)
+                delete(table, others)
         if not self.aside.exists():
             return
         known = "_noted_by" in self.aside.schema.names
@@ -211,9 +209,9 @@ class Tombstones:
         if known and at is not None:
             copies = table.spark.sql(copies_sql(table.sql, records, at))
             if not copies.isEmpty():
-                _keep(copies, self.aside)
+                keep(copies, self.aside)
         sql = forgetting_sql(table.sql, records, but_copies=known and at is None)
-        past_conflicts(partial(_run, table, sql))
+        past_conflicts(partial(run, table, sql))
 
     def add(self, deletes: DataFrame, by: str | None = None) -> None:
         """Write a tombstone for each of these rows. Call it before the commit of their epoch.
@@ -242,14 +240,14 @@ class Tombstones:
 
     def _append(self, notes: DataFrame) -> None:
         # Written twice, a tombstone counts once.
-        _append(notes, self._made(notes.schema))
+        append(notes, self._made(notes.schema))
 
     def _notes(self, deletes: DataFrame, by: str | None = None) -> DataFrame:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
         noted_by = f"CAST({literal(by) if by is not None else 'NULL'} AS STRING) AS _noted_by"
         return deletes.selectExpr(*map(identifier, wanted), "current_timestamp() AS _noted_at", noted_by)
 
-    def take_over(self, of: DeltaTable, position: Offsets, epoch: int | None) -> None:
+    def take_over(self, of: DeltaTable, position: Position, epoch: int | None) -> None:
         """Copy another table's tombstones that counted at a position, unless they are here already.
 
         ``epoch``: the number of the epoch that left the position: the other table may have gone on since, or back;
@@ -259,7 +257,9 @@ class Tombstones:
         theirs.refuse_renamed(
             "Name the clone's column as it was, run the pipeline once, which copies them, and rename it then."
         )
-        for counted in theirs._counted(position, epoch):
+        # The other one may have gone on with a recreated topic since, and has renamed its tombstones then.
+        passed = with_retired_names(position.offsets, position.topics)
+        for counted in theirs._counted(passed, epoch):
             notes = self._missing(of.spark.sql(counted).drop(FORGOTTEN_AT), self._named)
             if not notes.isEmpty():
                 self._append(notes)
@@ -336,7 +336,7 @@ class Tombstones:
 
     def _expire(self, table: DeltaTable, sql: str, before: datetime) -> None:
         say_expired(self._at(), before)
-        _run(table, sql)
+        run(table, sql)
 
     def expire_now_and_then(self, retention: timedelta, epoch: Epoch | None) -> None:
         """Delete the tombstones that no record needs which is still to be read before ``epoch``, see
@@ -368,25 +368,6 @@ class Tombstones:
             raise ValueError(f"{self._of.label!r} has to be made first")
         # These columns widen together with the table's columns.
         return DeltaTable(self._of.spark, path=f"{detail.location.rstrip('/')}/{folder}", on_new_column="add")
-
-
-def _keep(rows: DataFrame, aside: DeltaTable) -> None:
-    if not aside.exists():
-        aside.create(rows.schema, CHANGING)
-    _append(rows, aside)
-
-
-def _append(notes: DataFrame, table: DeltaTable) -> None:
-    table.allow_widening(notes.schema)
-    past_conflicts(notes.writeTo(table.sql).options(**evolution(table)).append)
-
-
-def _delete(table: DeltaTable, where: str) -> None:
-    past_conflicts(partial(_run, table, f"DELETE FROM {table.sql} WHERE {where}"))
-
-
-def _run(table: DeltaTable, sql: str) -> None:
-    table.spark.sql(sql).collect()
 
 
 def _micros(at: datetime) -> int:

@@ -83,7 +83,7 @@ class TwoPhaseDelta:
         """
         if prepared.restores is not None and self._back is not None:
             self._last = None
-            return readable(self._back.take(epoch, prepared.restores), self._table)
+            return readable(self._back.take(epoch, prepared.restores, goal=prepared.back_to), self._table)
         stands, self._last = self._last or self.position(), None
         if stands is not None and holds(self._table.label, self._pipeline, stands, epoch):
             return readable(Committed(stands, rows=0, already=True), self._table)

@@ -162,7 +162,7 @@ class Unstaged:
         rows = 0 if prepared.passes_by else prepared.rows if self._sink.appends else None
         with self._around(rows):
             if prepared.restores is not None and self._back is not None:
-                taken = self._back.take(epoch, prepared.restores)
+                taken = self._back.take(epoch, prepared.restores, goal=prepared.back_to)
                 self._held, self._asked, self._stands = None, True, taken.position
                 return self._readable(taken)
             stands, after = self._position(), prepared.after or 0

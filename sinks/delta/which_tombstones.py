@@ -5,6 +5,8 @@ Tests, in SQLite: tests/unit/sinks/delta/test_tombstones.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sinks.delta.noted import noted_in
 from sinks.delta.sql_layout import any_of
 from sinks.delta.table import COORDINATES
@@ -37,6 +39,12 @@ def ahead_sql(position: Offsets) -> str:
     ahead = [f"({_of(at)} AND _offset >= {offset})" for at, offset in position.items()]
     unnamed = [f"NOT ({_of(at)})" for at in position]
     return any_of([*ahead, f"({' AND '.join(unnamed) or 'true'})"])
+
+
+def not_retired_sql(position: Offsets, names: Mapping[str, str]) -> str:
+    """SQL that is true of a tombstone with one of the retired ``names`` (the values), if the position doesn't pass its
+    record by that name."""
+    return f"_topic IN ({', '.join(map(literal, names.values()))}) AND ({ahead_sql(position)})"
 
 
 def undone_sql(restored_to: int, at: int) -> str:

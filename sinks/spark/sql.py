@@ -61,3 +61,9 @@ def let(name: str, value: str, body: str) -> str:
     ``body`` may use other names of the query, but no other column called ``name``: the lambda's variable hides it.
     """
     return f"element_at(transform(array({value}), {name} -> {body}), 1)"
+
+
+def renamed_sql(value: str, names: Mapping[str, str]) -> str:
+    """SQL of the new name of a ``value``, which is SQL too; of one that isn't renamed: the value as it is."""
+    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items())
+    return f"CASE {value} {cases} ELSE {value} END"

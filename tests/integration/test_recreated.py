@@ -158,6 +158,37 @@ def test_a_crash_in_between_changes_nothing(
 
 
 @pytest.mark.breadth
+def test_where_a_crash_leaves_new_names_and_the_old_topic_is_back_deletes_and_letters_count(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers move to another cluster, and back before a run has taken in what they wrote there."""
+    from connector.delivery import transactional
+    from sinks.delta.proof import Proof
+    from sinks.recreated import retired_names
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.path("letters"))}, "source": ON}
+    sink = {"key": "k", "sequence_by": "s", "apply_as_deletes": "n = 9"}
+    pipeline: dict[str, Any] = {"schema": "k STRING, n INT, s INT", "sink": sink, **letters}
+    topic.send(*(("a", {"k": "a", "n": n, "s": n}) for n in (1, 9)), ("b", {"k": "b", "n": "1", "s": 1}))
+    lake.pipeline("upsert", **pipeline).run()
+    with monkeypatch.context() as patched:
+        patched.setattr(transactional, "recreated", lambda position, _: retired_names(position.topics))
+        patched.setattr(Proof, "wanted", kill)
+        with pytest.raises(Killed):
+            lake.pipeline("upsert", **pipeline).run()
+    assert lake.sql("SELECT startswith(_topic, '#') FROM {t}", "letters") == [(True,)]
+    topic.send(("a", {"k": "a", "n": 5, "s": 5}))
+    lake.pipeline("upsert", **pipeline).run()
+    assert lake.rows("upsert") == []
+    permissive = {"value": {"format": "json", "schema": pipeline.pop("schema"), "mode": "permissive"}}
+    assert lake.pipeline("upsert", **pipeline, **permissive).retry_dead_letters().through == 1
+    assert lake.rows("upsert") == [("b", 1)]
+
+
+@pytest.mark.breadth
 def test_one_that_is_made_again_while_it_is_read_is_taken_in_too(lake: Lake, topic: Topic) -> None:
     """With soft deletes in the order of offsets: these have coordinates of their own."""
     sink = {"key": "k", "deletes": "soft"}

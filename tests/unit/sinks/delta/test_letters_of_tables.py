@@ -175,3 +175,24 @@ def test_columns_of_letters_of_an_earlier_version_are_added_by_two_processes_at_
     kinds = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP", "_table": "STRING"}
     added = [f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in kinds.items()]
     assert asked == [added], "add_columns lets another process be sooner"
+
+
+def test_letters_of_a_retirement_that_is_none_get_their_names_again() -> None:
+    """A clone may really have retired the topic: its letters keep their name, as do those of nobody knows which table,
+    and all that the position has passed by that name."""
+    shared = Shared()
+    mine, clone = shared.of("mine"), shared.of("a clone")
+    mine.note(1, 5, 50, 60)
+    clone.note(1, 5, 50, 60)
+    shared.rows.execute("UPDATE t SET _topic = '#A/t'")
+    shared.rows.execute("UPDATE t SET _table = NULL WHERE _offset = 60")
+    names = {"t": "#A/t"}
+    assert mine.begin("retry", PASSED) == 0
+    came_back = Offsets({TopicPartition("t", 0): 100, TopicPartition("#A/t", 0): 10})
+    assert mine.not_retired(came_back, names)
+    assert not mine.not_retired(came_back, {})
+    mine.name_back(came_back, names)
+    assert shared.rows.execute("SELECT _table, _offset FROM t WHERE _topic = 't'").fetchall() == [("mine", 50)]
+    assert not mine.not_retired(came_back, names)
+    mine.name_back(PASSED, names)
+    assert mine.begin("retry", PASSED) == 2

@@ -222,8 +222,31 @@ def test_deletes_are_forgotten_before_the_commit_and_never_those_of_a_later_epoc
     back = TakesBack(table, commits, [], tombstones)
     if number == 5:
         with pytest.raises(Fenced):
-            back.take(rewind, 1)
+            back.take(rewind, 1, goal=2)
     else:
-        back.take(rewind, 1)
+        back.take(rewind, 1, goal=2)
     whole = ["look", "ask", "restore", "forget", "ask", "bring back", "commit"]
     assert steps == (whole if number == 3 else whole[:2])
+
+
+@pytest.mark.parametrize(("goal", "back_to"), [(8, 8), (5, 5), (None, 5), (0, 5)])
+def test_what_was_forgotten_up_to_the_goal_stays_forgotten_in_a_table_that_it_passed_by(
+    goal: int | None, back_to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry forgets the deletes of its letters in all tables, also in those that get no row of it."""
+    went: list[tuple[int, int]] = []
+    nothing = SimpleNamespace(where=lambda _: nothing, select=lambda *_: nothing)
+    table: Any = SimpleNamespace(
+        detail=lambda: True, label="t", forget=lambda: None, sql="t", schema=SimpleNamespace(names=[]),
+        spark=SimpleNamespace(table=lambda _: nothing),
+    )  # fmt: skip
+    at = Position(9, Offsets({P0: 5}), owner="run", restored_to=5)
+    commits: Any = SimpleNamespace(position=lambda: at, topics=["t"])
+    tombstones: Any = SimpleNamespace(
+        left_over=lambda *_: None, went_back=lambda _, restored_to, number: went.append((restored_to, number))
+    )
+    monkeypatch.setattr(taken_back, "restore", lambda *_, **__: None)
+    monkeypatch.setattr(taken_back, "DeltaAppend", lambda *_: SimpleNamespace(write=lambda *_: None))
+    rewind = Epoch("p", 10, "rewind", (), Offsets({P0: 5}), {}, None, at, Offsets())
+    TakesBack(table, commits, [], tombstones).take(rewind, 1, goal=goal)
+    assert went == [(back_to, 10)]

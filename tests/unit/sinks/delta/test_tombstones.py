@@ -370,6 +370,61 @@ def test_two_restores_before_a_commit_leave_the_deletes_of_the_last() -> None:
         assert world.counting == to.deletes
 
 
+NAMES = {"t": "#A/t"}
+
+
+def noted_as(world: World, table: str) -> set[tuple[str, int]]:
+    return {(topic, offset) for topic, offset in world.db.execute(f"SELECT _topic, _offset FROM {table}")}
+
+
+def renamed_for_a_retirement() -> World:
+    """Its commit failed, and the old topic is back."""
+    world = World(together=False)
+    world.read(5, "right")
+    world.db.execute("UPDATE notes SET _topic = '#A/t'")
+    return world
+
+
+@pytest.mark.parametrize("killed_before", [0, 1, 2, None])
+def test_deletes_that_were_renamed_for_a_retirement_that_is_none_count_again(killed_before: int | None) -> None:
+    world = renamed_for_a_retirement()
+    assert world.counting == set()
+    world.steps = iter(range(killed_before, -1, -1)) if killed_before is not None else iter(())
+    for _ in range(2 if killed_before is not None else 1):
+        left = world.real.not_retired(world.position, NAMES)
+        if left is not None:
+            with suppress(Killed):
+                world.real.name_back(left, NAMES, world.highest)
+        world.steps = iter(())
+    assert world.counting == world.now.deletes == {1, 2}
+    assert noted_as(world, "notes") == {("t", 1), ("t", 2)}
+    assert world.real.not_retired(world.position, NAMES) is None
+
+
+def test_a_restore_to_after_the_retirement_finds_its_deletes_by_their_retired_name() -> None:
+    world = renamed_for_a_retirement()
+    world.commit(0, world.now.deletes)  # the retirement, which a RESTORE takes back
+    of_retired = Offsets({TopicPartition("#A/t", 0): 5, AT: 0})
+    assert world.real.not_retired(of_retired, {"t": "#B/t"}) is None, "it is part of what led to the position"
+    retired, world.now = world.now, world.versions[1]
+    world.commit(world.now.offset, world.now.deletes)
+    left = world.real.not_retired(world.position, NAMES)
+    assert left is not None
+    world.real.name_back(left, NAMES, world.highest)
+    world.real.went_back(of_retired, retired.epoch, world.highest + 1)
+    assert {("#A/t", 1), ("#A/t", 2)} <= noted_as(world, "notes")
+
+
+def test_a_topic_that_came_back_and_retires_again_has_both_names() -> None:
+    """Producers moved to another cluster, and back: its first records passed by the retired name, the others don't."""
+    world = renamed_for_a_retirement()
+    came_back = Offsets({TopicPartition("#A/t", 0): 2, AT: 5})
+    left = world.real.not_retired(came_back, NAMES)
+    assert left is not None
+    world.real.name_back(left, NAMES, world.highest)
+    assert noted_as(world, "notes") == {("#A/t", 1), ("t", 2)}
+
+
 def held(world: World) -> dict[str, set[int]]:
     return {name: {row[0] for row in world.db.execute(f"SELECT _offset FROM {name}")} for name in ("notes", "aside")}
 
