@@ -322,7 +322,7 @@ def _deletes_gone(missed: Sequence[OffsetRange], keeps: Mapping[str, timedelta],
         hint="`lakelock replay` reads the topics into a new table, which has no such row. To go on with what Kafka "
         "holds, run once with `source: {on_data_loss: continue}` and `trigger: available_now`: the commit "
         "will name the ranges, and `lakelock verify` counts the rows that may have been deleted as doubtful. "
-        "Then run more often, or raise delete.retention.ms for the deletes to come: that brings back none that is gone.",
+        "Then run more often, or raise delete.retention.ms for the deletes to come; it brings back none that is gone.",
     )
 
 
