@@ -245,12 +245,16 @@ def gone_from_kafka(decided: Row) -> OffsetsLost:
 
 def _give_up(decided: Row, option: str = "") -> str:
     """What to do about an epoch that can't be completed. ``option``: one that the command needs."""
-    if not decided.of_route:
-        return "Bring the staged files back, or restore all sinks to the epoch before."
-    return (
+    back = (
         f"To give the epoch up, take all tables back: `lakelock rewind FILE --to-epoch {decided.epoch.number - 1}"
         f"{option}`. Tables with merge: on_read can't go back: `lakelock replay FILE --into PATH` fills new ones from "
         "what Kafka holds."
+    )
+    if decided.of_route:
+        return back
+    return (
+        f"Bring the staged files back. {back} Nor can a topic or a bucket: then write a pipeline file of another name, "
+        "with new places, and run it."
     )
 
 

@@ -245,7 +245,8 @@ class _Query:
         if self._config.of_rows:
             raise PreparedLost(
                 "The staged rows of an earlier batch are gone, and only the query can make them again.",
-                hint="Bring the staged files back, or restore all sinks to the epoch before: `lakelock snapshot FILE`.",
+                hint="Bring the staged files back. Or give the epoch up, which `lakelock status FILE` names: `lakelock "
+                "rewind FILE --to-epoch` the one before takes all tables back.",
             )
         return assembly.of_kafka(ranges, values)
 

@@ -7,7 +7,7 @@ import pytest
 from explorer import Delta, Explorer, Held, KafkaTopic, Objects, Pc, Program, Violation, plan, rewritten
 
 from connector.protocol import two_phase
-from connector.protocol.decided import LogHeld, Row, State, refuse_other_rows
+from connector.protocol.decided import LogHeld, Row, State, gone_from_kafka, refuse_other_rows
 from connector.protocol.two_phase import (
     Abort,
     Append,
@@ -382,6 +382,11 @@ def test_other_rows_are_refused_and_both_counts_are_named() -> None:
     with pytest.raises(Diverged, match=r"4 rows \(checksum other\), where 3 rows \(checksum sum\)") as caught:
         recovering(DECIDED, {"a": at(SECOND), "b": at(FIRST)}, gone=("b",), rows=4)
     assert "Bring the staged files back" in caught.value.hint
+    assert "restore" not in caught.value.hint, "a table that is restored by hand isn't where the log says"
+    assert "`lakelock rewind FILE --to-epoch 1`" in caught.value.hint
+    lost = gone_from_kafka(TWO).hint
+    assert "`lakelock rewind FILE --to-epoch 1 --allow-data-loss`" in lost
+    assert "topic" in lost
     with pytest.raises(Diverged, match="has been changed since") as caught:
         recovering(DECIDED, {"a": at(SECOND), "b": at(FIRST)}, gone=("b",), rows=4, config="edited")
     assert "Put back what has been changed" in caught.value.hint
