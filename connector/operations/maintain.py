@@ -20,8 +20,10 @@ from connector.display import Grid, Line, Page, Shown
 from connector.engine.coordinator_log import Log
 from connector.engine.custom_sink import custom_sink
 from connector.engine.dead_letters import letters_table
+from connector.engine.letters_again import letters_version
 from connector.engine.outputs import s3_objects
 from connector.operations.session import given_or_new
+from connector.protocol.decided import Row, State
 from connector.telemetry.progress import span
 from sinks.delta.change_log import ChangeLog
 from sinks.delta.maintenance import Upkeep, upkeep
@@ -81,6 +83,8 @@ class Maintained(Shown, list[Upkeep | Cleared]):
             small = f"{upkeep.small:,} {self._would}put together" + (f" into {upkeep.into:,}" if upkeep.into else "")
         if not self.policy.vacuum:
             unused = "left: maintain.vacuum is false"
+        elif upkeep.needed_by is not None:
+            unused = f"left: epoch {upkeep.needed_by} is in doubt and needs old files; `lakelock recover` completes it"
         elif upkeep.unused is None:
             unused = (
                 "left: the table keeps unused files for less than an hour, and a run may need longer to write files"
@@ -117,7 +121,9 @@ def _maintained(
     policy = config.maintain
     with given_or_new(given, config, config.name, debug=debug) as spark:
         log = _log(config, spark)
+        needed_by = None
         if log is not None and log.exists():
+            needed_by = needs_old_files(log.read().in_doubt)
             if not dry_run:
                 require_conditional_writes(spark, log.location)
             if policy.leftovers:
@@ -128,7 +134,24 @@ def _maintained(
             if table.exists():
                 if not dry_run:
                     require_conditional_writes(spark, table.location)
-                yield upkeep(table, rehearse=dry_run, compact=compact and policy.optimize, vacuum=policy.vacuum)
+                yield upkeep(
+                    table,
+                    rehearse=dry_run,
+                    compact=compact and policy.optimize,
+                    vacuum=policy.vacuum,
+                    needed_by=needed_by,
+                )
+
+
+def needs_old_files(in_doubt: Row | None) -> int | None:
+    """The number of a decided epoch whose recovery needs files that its tables no longer refer to. None: there is none.
+
+    A rewind restores old versions, and a retry reads the version of the letters from which it began.
+    """
+    if in_doubt is None or in_doubt.state is not State.DECIDED:
+        return None
+    needs = in_doubt.back_to is not None or letters_version(in_doubt.epoch.batch) is not None
+    return in_doubt.epoch.number if needs else None
 
 
 def _log(config: PipelineConfig, spark: SparkSession) -> Log | None:

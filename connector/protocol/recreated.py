@@ -71,9 +71,6 @@ def retirement(
         new = {at: starts.get(at, 0) for at in held.beginnings if at.topic in names}
         return Offsets({**stored, **new})
 
-    def renamed(gaps: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
-        return tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in gaps)
-
     epoch = Epoch.of_no_records(position, pipeline=pipeline, owner=owner)
     return replace(
         epoch,
@@ -83,8 +80,8 @@ def retirement(
             **{topic: held.ids[topic] for topic in names},
         },
         since=moved(position.since, min),
-        lost=joined(renamed(position.lost), ended.lost),
-        missed=renamed(position.missed),
+        lost=joined(_renamed(position.lost, names), ended.lost),
+        missed=_renamed(position.missed, names),
         gone={**{names.get(topic, topic): since for topic, since in position.gone.items()}, **ended.gone},
         delivery=position.delivery,
         # Those of other topics stay: they tell whether a log was cut.
@@ -95,7 +92,7 @@ def retirement(
         clock=epoch.clock.without_topics(names),
         tombstones_kept={
             **position.tombstones_kept,
-            **{name: position.tombstones_kept[t] for t, name in names.items() if t in position.tombstones_kept},
+            **{names[topic]: kept for topic, kept in position.tombstones_kept.items() if topic in names},
         },
         read_to_of={
             **{names.get(topic, topic): time for topic, time in position.read_to_of.items()},
@@ -103,6 +100,10 @@ def retirement(
             **{topic: _deletes_seen_to(position, topic, name, held, starts) for topic, name in names.items()},
         },
     )
+
+
+def _renamed(gaps: Sequence[OffsetRange], names: Mapping[str, str]) -> tuple[OffsetRange, ...]:
+    return tuple(replace(gap, topic=names.get(gap.topic, gap.topic)) for gap in gaps)
 
 
 def _deletes_seen_to(position: Position, topic: str, name: str, held: TopicsHeld, starts: Offsets) -> datetime | None:

@@ -35,13 +35,18 @@ class Upkeep:
     each attempt."""
     unused: int | None
     """The number of unused files that VACUUM removed. None: it wasn't run, because the table's file retention is below
-    an hour, or because it wasn't wanted."""
+    an hour, or because it wasn't wanted, or because of ``needed_by``."""
+    needed_by: int | None = None
+    """The epoch in doubt that may need the unused files."""
 
 
-def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True, vacuum: bool = True) -> Upkeep:
+def upkeep(
+    table: DeltaTable, *, rehearse: bool, compact: bool = True, vacuum: bool = True, needed_by: int | None = None
+) -> Upkeep:
     """Compact and vacuum a table, which must exist. Its delta.deletedFileRetentionDuration decides what is removed.
 
-    ``rehearse``: change nothing; ``compact``, ``vacuum``: which of the two to do.
+    ``rehearse``: change nothing; ``compact``, ``vacuum``: which of the two to do; ``needed_by``: an epoch that needs
+    unused files, which stay.
     """
     files, size, small = _files(table)
     small = small if compact and small > 1 else 0
@@ -55,11 +60,11 @@ def upkeep(table: DeltaTable, *, rehearse: bool, compact: bool = True, vacuum: b
             into = 0
     detail = table.detail()
     unused = None
-    if vacuum and detail is not None and detail.file_retention >= _LEAST:
+    if vacuum and needed_by is None and detail is not None and detail.file_retention >= _LEAST:
         unused = table.spark.sql(f"VACUUM {table.sql} DRY RUN").count()
         if unused and not rehearse:
             table.spark.sql(f"VACUUM {table.sql}").collect()
-    return Upkeep(table.label, files, size, small, into, unused)
+    return Upkeep(table.label, files, size, small, into, unused, needed_by)
 
 
 def _files(table: DeltaTable) -> tuple[int, int, int]:

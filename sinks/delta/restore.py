@@ -127,6 +127,6 @@ def restore(table: DeltaTable, version: int, *, by: str | None = None) -> None:
             raise rule from None
         raise SinkError(
             f"{table.label!r} can't be restored to version {version}: {problem(error)}",
-            hint="VACUUM, or the cleaning of the log, has removed what that version needs. `lakelock replay` builds a "
-            "table anew from what Kafka still holds.",
+            hint="VACUUM, or the cleaning of the log, has removed what that version needs. `lakelock rewind` may still "
+            "reach a newer epoch, and `lakelock replay` builds a table anew from what Kafka still holds.",
         ) from None
