@@ -26,7 +26,8 @@ def translate(
 
     For every partition the command compares the records around the next offset in both clusters: they have to be the
     same, and may occur only once. Stop all runs first, and let the mirror catch up. The command changes no table. Then
-    run the new file once with `--set 'source.on_recreated_topic={translated: offsets.json}'`.
+    run the new file once with `--set 'source.on_recreated_topic={translated: offsets.json}'` and `--set
+    trigger=available_now`.
     """
     with reported(debug):
         # Refuse now what the run would refuse later.
@@ -42,6 +43,9 @@ def translate(
             table.add_row(escape(f"{at.topic}-{at.partition}"), *(f"{count:,}" for count in counts))
         out.print(table)
         out.print(
-            escape(f"{output}: run once with --set 'source.on_recreated_topic={{translated: {output}}}'"),
+            escape(
+                f"{output}: run once with --set 'source.on_recreated_topic={{translated: {output}}}' "
+                "--set trigger=available_now"
+            ),
             soft_wrap=True,
         )

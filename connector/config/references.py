@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,12 +14,12 @@ from connector.config.secret_places import holds_secret
 
 _NOWHERE = "1"
 """Stands for a value that is missing, while the other options are checked."""
-_REQUIRED = ("path", "table", "name", "topic", "topics", "require", "transform")
+_REQUIRED = (
+    *("path", "table", "name", "topic", "topics", "require", "transform", "filter", "key", "group_by", "partition_by"),
+    *("sequence_by", "system_sequence_by", "apply_as_deletes", "apply_as_truncates"),
+)
 """Options whose text may not be empty."""
-_OF_PATH = re.compile(r"(?<=[^:/])//|:///|/$")
-_OF_NAME = re.compile(r"^\.|\.\.|\.$")
-_SEPARATORS = {"path": _OF_PATH, **dict.fromkeys(("table", "name", "topic", "topics", "group.id"), _OF_NAME)}
-"""Where a part of a place or a name is empty. A path may begin with `/`."""
+_SEPARATORS = {"path": "/", **dict.fromkeys(("table", "name", "topic", "topics", "group.id"), ".")}
 
 
 class References:
@@ -73,8 +72,9 @@ class References:
         tested = REFERENCE.sub(lambda found: "" if found[0] in empty else _NOWHERE, written)
         nothing = named in _REQUIRED and not tested.strip()
         # In a text alone a `.` may be a pattern's.
-        separated = _SEPARATORS.get(named) if named != "topics" or path[-1] != named else None
-        if nothing or (separated is not None and separated.search(tested) and not separated.search(_filled(written))):
+        separator = _SEPARATORS.get(named) if named != "topics" or path[-1] != named else None
+        emptied = separator is not None and _empty(tested, separator) > _empty(_filled(written), separator)
+        if nothing or emptied:
             where = " and ".join(reference[2:-1].replace(":", " ", 1) for reference in empty)
             self._missing(path, f"{where} is set, and empty. Give it a value, or write the option without it")
 
@@ -98,3 +98,9 @@ class References:
 
 def _filled(written: str) -> str:
     return REFERENCE.sub(_NOWHERE, written)
+
+
+def _empty(text: str, separator: str) -> int:
+    """How many parts are empty. A path may begin with ``/``."""
+    parts = text.split(separator)
+    return (parts[1:] if separator == "/" else parts).count("")

@@ -70,10 +70,10 @@ class Job:
         for pipeline in self.pipelines:
             if pipeline.never_ends:
                 raise ConfigurationError(
-                    f"{pipeline.file}: trigger: a run goes on until it is stopped, and the job on {platform} is ended "
+                    f"{pipeline.file}: a run of it goes on until it is stopped, and the job on {platform} is ended "
                     "after an hour, as a failure.",
-                    hint="Package a file with trigger: available_now: each run then reads what Kafka holds, and ends. "
-                    "--every says how often the job runs.",
+                    hint="Write trigger: available_now, in overrides of tables as well: each run then reads what "
+                    "Kafka holds, and ends. --every says how often the job runs.",
                 )
 
     def _paths(self) -> Iterable[Path]:

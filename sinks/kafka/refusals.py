@@ -83,7 +83,8 @@ def explained(error: KafkaError, servers: str, group: str | None = None) -> Lake
         return SourceError(
             f"Kafka at {servers} has a record that kafka-python can't read ({type(found).__name__}).",
             hint="delivery: transactional reads records by Kafka's own client, which may be able to. If not, delete "
-            "the partition's records up to it with kafka-delete-records, and run with on_data_loss: continue.",
+            "the partition's records up to it with kafka-delete-records, and run once with on_data_loss: continue and "
+            "trigger: available_now.",
         )
     why = found.reason if isinstance(found, NoConnection) else type(error).__name__
     hint = found.hint if isinstance(found, NoConnection) else ""
