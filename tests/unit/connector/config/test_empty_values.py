@@ -25,7 +25,8 @@ PATH, TABLE, TOPICS = ("sinks", 0, "path"), ("sinks", 0, "table"), ("source", "t
     [
         (PATH, "lake/${env:X}/x"), (PATH, "lake/${env:X}"), (PATH, "s3a://${env:X}/x"), (PATH, "${env:X}"),
         (PATH, "${env:ROOT}/${env:X}/x"), (TABLE, "${env:X}.orders"), (TABLE, "a.${env:X}.orders"),
-        (PATH, "hdfs:///lake/${env:X}/x"), (PATH, "dbfs:/${env:X}/x"), (PATH, "/${env:X}/x"), (PATH, "lake/${env:X}/x//y"),
+        (PATH, "hdfs:///lake/${env:X}/x"), (PATH, "dbfs:/${env:X}/x"), (PATH, "/${env:X}/x"),
+        (PATH, "lake/${env:X}/x//y"),
         (("name",), "${env:X}"), (("sinks", 0, "apply_as_deletes"), "${env:X}"), (("sinks", 0, "key", 1), "${env:X}"),
         ((*TOPICS, 0), "${env:X}.orders"), (("source", "kafka", "group.id"), "${env:X}.orders"),
         (("require",), "${env:X}"), (("transform",), "${env:X}"),

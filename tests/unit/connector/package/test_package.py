@@ -263,7 +263,7 @@ def test_a_second_time_nothing_changes_and_what_was_edited_stays(
         (TEXT, (*EMR[:3], "jobs", *EMR[4:], *BROKERS), "--s3-folder: write s3://bucket/path"),
         (TEXT.replace("sinks:", "sink:"), (*KUBERNETES, *BROKERS), "sink: unknown option"),
         (f"{TEXT}trigger: {{interval: 10 seconds}}", (*EMR, *BROKERS), "on EMR Serverless is ended after an hour"),
-        (f"{TEXT}trigger: {{interval: 0}}", (*DATABRICKS, *BROKERS), "Package a file with trigger: available"),
+        (f"{TEXT}trigger: {{interval: 0}}", (*DATABRICKS, *BROKERS), "Write trigger: available_now"),
     ],
 )  # fmt: skip
 def test_what_would_fail_there_is_refused_here(
