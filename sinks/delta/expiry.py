@@ -27,7 +27,7 @@ def expires_before(retention: timedelta, epoch: Epoch | None, now: datetime) -> 
 def _read_to(position: Position) -> datetime | None:
     """All that Kafka held at this time was read, of every topic that may be read again, also of one that the file
     doesn't name now. A version that stored no such time is taken to have been at the end. Before ``began_at`` there was
-    no delete."""
+    no delete, or a consumer group had the offsets: then what was due by the clock may expire."""
     of_topics = [
         time for topic, time in position.read_to_of.items() if topic not in position.gone and not is_retired(topic)
     ]
