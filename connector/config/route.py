@@ -144,6 +144,25 @@ class Route(Options):
             if override is not None
         }
 
+    def unseen(self, there: Collection[str], format: FormatOptions) -> list[str]:
+        """Those of the only values with a table that aren't ``there``. Empty where a record of another name is a bad
+        one, which says so. ``format``: that of the file."""
+        stays = self.other == "ignore" or isinstance(self.other, Mapping)
+        return [value for value in self.only(format) or () if value not in there] if stays else []
+
+    def passed_over(self, names: Collection[str], there: Collection[str], format: FormatOptions) -> list[str]:
+        """What to say of ``names`` of records that get no table, and differ by a slip from a value that isn't
+        ``there``, where each value with a record or a table is. ``format``: that of the file."""
+        only, unseen = self.only(format) or (), self.unseen({*names, *there}, format)
+        option = f"{OPTION}.values" if self.values is not None else f"{OPTION}.overrides"
+        what = "ignored" if self.other == "ignore" else f"written to the sink of {OPTION}.other"
+        return [
+            f"{option}: no record names {value!r} so far, but records name {name!r}, which isn't one of them: "
+            f"these are {what}. Correct the name in {option}, if that is meant"
+            for name in names
+            if name not in only and (value := by_a_slip(name, unseen)) is not None
+        ]
+
     def bare(self, format: FormatOptions) -> bool:
         """Whether records share no columns: each table has a schema of its own, and ``format``, that of the file, says
         none."""

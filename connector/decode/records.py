@@ -170,9 +170,11 @@ class RecordDecoder:
         kept = (told if name == PROBLEM else identifier(name) for name in names)
         return bad.selectExpr(*kept, f"coalesce({', '.join(shown)}) AS {identifier(SHOWN)}")
 
-    def named(self, records: DataFrame) -> DataFrame:
-        """Of records without a problem the ``value``, and the table that it names by a route."""
-        every = replace(self, own=(), steps=None, letters=True, raw=True)(records)
+    def named(self, records: DataFrame, *, whatever: bool = False) -> DataFrame:
+        """Of records without a problem the ``value``, and the table that it names by a route; ``whatever``: also by a
+        value that gets none."""
+        route = replace(self.route, values=None) if self.route is not None and whatever else self.route
+        every = replace(self, own=(), steps=None, letters=True, raw=True, route=route)(records)
         return every.where(f"{PROBLEM} IS NULL").selectExpr(ROUTE, f"{RAW}.value AS value")
 
     @property

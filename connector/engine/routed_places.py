@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connector.config import DeltaPlace, DeltaSink, PipelineConfig
 from connector.config.apart import nested
 from connector.config.places import spot
 from sinks.errors import ConfigurationError
+
+_SHOWN = 5
 
 
 @dataclass
@@ -34,6 +36,20 @@ class RoutedPlaces:
         if inside:
             raise _shared(name, max(inside[0]), "lie in each other's folder: VACUUM would remove files")
         self._taken[name] = sink
+
+    def refuse_too_many(self, new: Sequence[str], known: int, epoch: int) -> None:
+        """Raises ConfigurationError if the ``new`` values of an epoch would make too many tables beside those that are
+        ``known``."""
+        assert self.config.route is not None
+        most = self.config.route.max_tables
+        if known + len(new) > most:
+            shown = ", ".join(repr(name) for name in new[:_SHOWN])
+            raise ConfigurationError(
+                f"The records of epoch {epoch} name new tables, such as {shown}: that would be more tables than "
+                f"route.max_tables ({most}) allows. Nothing of it was written.",
+                hint="Is route.by what you mean? List the values that are to have a table in route.values, or raise "
+                "route.max_tables.",
+            )
 
     def refuse_one_table(self, ids: Mapping[str, str]) -> None:
         """Raises ConfigurationError if two values have one table, by a spelling that only Delta sees through: a name

@@ -26,6 +26,7 @@ from connector.engine.in_parallel import of_each
 from connector.engine.letters_again import RECORD, letters_version, without_rows_there
 from connector.engine.misnamed import refuse_misnamed
 from connector.engine.outputs import Table
+from connector.engine.passed_over import PassedOver
 from connector.engine.routed_places import RoutedPlaces
 from connector.engine.routed_table import RoutedTable, Split, Template, by_table, deletes_by_table
 from connector.engine.shared_session import SharedSession
@@ -35,7 +36,6 @@ from connector.spark.session import isolated
 from sinks.contract import Committed, Epoch, Prepared
 from sinks.delta.table import DeltaTable
 from sinks.delta.unstaged import Unstaged
-from sinks.errors import ConfigurationError
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.cached import kept, merging
 from sinks.spark.sql import identifier
@@ -47,7 +47,6 @@ log = logging.getLogger("lakelock.routes")
 
 AT_ONCE = 4
 """The number of tables that are written at the same time. A commit waits for the driver more than for the cores."""
-_SHOWN = 5
 
 
 @dataclass
@@ -71,6 +70,7 @@ class Routes:
     """Values whose tables are in the coordinator log."""
     _lacking: Collection[str] = ()
     """Of an epoch that is read again: the values whose tables lack it. Only their records are looked at."""
+    passed_over: PassedOver = field(init=False)
     _places: RoutedPlaces = field(init=False)
     _shared: list[SharedSession] = field(default_factory=list)
     """The sessions that the tables share."""
@@ -80,6 +80,7 @@ class Routes:
     def __post_init__(self) -> None:
         assert self.config.route is not None
         self._places = RoutedPlaces(self.config)
+        self.passed_over = PassedOver(self.config, self.decode.decode)
         every = self.config.alone(0)
         self._base = None if self.config.route.bare(self.config.value) else self._made_template(every, None)
         """Of the tables that have no schema of their own. None: there are none."""
@@ -167,7 +168,7 @@ class Routes:
             (found,) = reduced.values()
             # In order of their tables, so that each table's query passes over what the others have.
             rows = self._kept.enter_context(kept(found.sortWithinPartitions(ROUTE)))
-            counts = self._counted(rows, epoch)
+            counts = self._counted(rows, epoch, None if again else reading)
             unseen = [name for name in counts if name not in self._ready]
             new = [name for name in unseen if name not in self.logged]
             if not again:  # a decided epoch is committed whatever is in it
@@ -208,25 +209,23 @@ class Routes:
     def _with_own(self, names: Collection[str]) -> list[str]:
         return [name for name in names if any(own.value == name for own in self._all_own)]
 
-    def _counted(self, rows: DataFrame, epoch: Epoch) -> Mapping[str, int]:
-        """The number of rows for each table. Raises ConfigurationError if there would be too many tables."""
+    def _counted(self, rows: DataFrame, epoch: Epoch, reading: Reading | None) -> Mapping[str, int]:
+        """The number of rows for each table. Raises ConfigurationError if there would be too many tables.
+
+        ``reading``: reads the epoch, to warn of records that get no table by a slip. None: nobody is warned.
+        """
         assert self.config.route is not None
         most = self.config.route.max_tables
         # One more than too many, and the records that name no table.
         found = rows.groupBy(ROUTE).count().limit(most + 2).collect()
         counts = {row[ROUTE] if row[ROUTE] is not None else OTHER: int(row["count"]) for row in found}
+        if OTHER in counts and reading is not None:
+            self.passed_over.warn(reading, epoch, {*counts, *self.logged})
         if OTHER in counts and self.config.route.other == "ignore":
             log.info("epoch %s: %s records name no table, and are ignored", epoch.number, counts[OTHER])
             del counts[OTHER]
         new = [name for name in counts if name not in self._tables]
-        if len(self._tables) + len(new) > most:
-            shown = ", ".join(repr(name) for name in new[:_SHOWN])
-            raise ConfigurationError(
-                f"The records of epoch {epoch.number} name new tables, such as {shown}: that would be more tables than "
-                f"route.max_tables ({most}) allows. Nothing of it was written.",
-                hint="Is route.by what you mean? List the values that are to have a table in route.values, or raise "
-                "route.max_tables.",
-            )
+        self._places.refuse_too_many(new, len(self._tables), epoch.number)
         return counts
 
     def _held(self, name: str, epoch: Epoch, rows: DataFrame, count: int) -> Prepared | None:

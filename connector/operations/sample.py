@@ -62,10 +62,13 @@ def judged(
         return Sample(Counter(record.topic for record in records), faults, (), tables), taken
     if assembly.routes.differ(tables):  # nobody knew which tables have to be asked for their rules
         faults, tables, taken = reading.until_learned(ranges, lambda: _judged(reading, frame, take))
+    routes = assembly.routes
     assert assembly.config.route is not None
     decided = assembly.log.read().decided if assembly.log is not None else None
-    misnamed = assembly.config.route.misnamed(tables, {*tables, *(decided.prepared if decided is not None else ())})
-    warnings = [*assembly.routes.unmatched(frame, tables), *misnamed.values()]
+    there = {*tables, *(decided.prepared if decided is not None else ())}
+    misnamed = assembly.config.route.misnamed(tables, there)
+    passed_over = reading.until_learned(ranges, lambda: routes.passed_over.look(frame, there))
+    warnings = [*assembly.routes.unmatched(frame, tables), *misnamed.values(), *passed_over]
     return Sample(Counter(record.topic for record in records), faults, (), tables, warnings), taken
 
 

@@ -28,7 +28,8 @@ def expires_before(retention: timedelta, epoch: Epoch | None, now: datetime) -> 
 def _read_to(position: Position, now: datetime) -> datetime | None:
     """All that Kafka held at this time was read, of every topic that may be read again, also of one that the file
     doesn't name now. A version that stored no such time is taken to have been at the end. Before ``began_at`` there was
-    no delete. A time that is still to come is of a wrong clock, and so is that of its commit: it says nothing."""
+    no delete, or a consumer group had the offsets: then what was due by the clock may expire. A time that is still to
+    come is of a wrong clock, and so is that of its commit: it says nothing."""
     of_topics = [
         said(time, now)
         for topic, time in position.read_to_of.items()

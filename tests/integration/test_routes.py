@@ -286,6 +286,16 @@ def test_no_table_is_made_without_the_override_that_is_meant_for_it(
     assert {name: len(notes) for name, notes in noted.items()} == {"order": 0, "refund": 1}
 
 
+@pytest.mark.breadth
+def test_records_that_get_no_table_by_a_slip_are_told_of(routed: Routed, caplog: pytest.LogCaptureFixture) -> None:
+    routed.send(("order", "a", 1), ("refund", "b", 2), (None, "c", 3), ("return", "d", 4))
+    wrong = {"values": ["order", "refnd"], "other": "ignore"}
+    (warned,) = Pipeline.from_options(routed.options(route=wrong)).check().sample.warnings
+    assert warned.startswith("route.values: no record names 'refnd' so far, but records name 'refund'")
+    assert routed.run(route=wrong).rows == 1
+    assert caplog.messages.count(warned) == 1
+
+
 def test_ignored_records_hide_no_table_that_is_too_many(routed: Routed) -> None:
     routed.send((None, "k", 0), *((f"t{number}", "k", number) for number in range(3)))
     with pytest.raises(ConfigurationError, match=r"route.max_tables \(2\) allows"):

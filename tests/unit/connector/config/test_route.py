@@ -268,3 +268,31 @@ def test_a_misspelled_override_is_found_by_the_value_that_it_means(route: Any, t
     found = config.route.misnamed(names, names)
     assert [*found] == (["refund"] if told else [])
     assert "route.overrides.refnd: no record names 'refnd' so far" in found.get("refund", "") or not told
+
+
+@pytest.mark.parametrize(
+    ("other", "there", "told"),
+    [
+        ("ignore", [], "ignored"),
+        ({"type": "delta_append", "path": "lake/others"}, [], "written to the sink of route.other"),
+        ("ignore", ["refnd"], None),
+        ("fail", [], None),
+        (None, [], None),
+    ],
+)
+def test_a_misspelled_value_is_found_by_the_records_that_it_means(other: Any, there: Any, told: str | None) -> None:
+    """Unless a record has named it, too. Where others are bad records, these say so."""
+    config = routed({"values": ["order", "refnd"], **({"other": other} if other else {})})
+    assert config.route is not None
+    found = config.route.passed_over(["order", "refund", "return"], there, config.value)
+    assert len(found) == (told is not None)
+    if told is not None:
+        said = "route.values: no record names 'refnd' so far, but records name 'refund', which isn't one of them"
+        assert found[0].startswith(f"{said}: these are {told}")
+    assert not config.route.passed_over(["refund", "refnd"], [], config.value)
+
+
+def test_where_each_value_gets_a_table_none_is_passed_over() -> None:
+    config = routed({"other": "ignore"})
+    assert config.route is not None
+    assert config.route.unseen([], config.value) == []
