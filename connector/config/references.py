@@ -73,7 +73,7 @@ class References:
         nothing = named in _REQUIRED and not tested.strip()
         # In a text alone a `.` may be a pattern's.
         separator = _SEPARATORS.get(named) if named != "topics" or path[-1] != named else None
-        emptied = bool(separator and tested) and _empty(tested, separator) > _empty(_filled(written), separator)
+        emptied = separator and tested and _empty(tested, separator) > _empty(_filled(written), separator)
         if nothing or emptied:
             where = " and ".join(reference[2:-1].replace(":", " ", 1) for reference in empty)
             self._missing(path, f"{where} is set, and empty. Give it a value, or write the option without it")

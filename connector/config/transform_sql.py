@@ -15,8 +15,24 @@ _NO_COLUMN = re.compile(
     re.IGNORECASE,
 )
 _TABLE = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+(?:as\s+)?(\w+))?")
-_AS_IT_IS = (",", "(", "struct", "coalesce", "greatest", "least")
-"""What stands before the bracket around values that stay what they are."""
+_AS_IT_IS = (
+    *(
+        ",",
+        "(",
+        "select",
+        "distinct",
+        "except",
+        "struct",
+        "named_struct",
+        "coalesce",
+        "nvl",
+        "ifnull",
+        "greatest",
+        "least",
+    ),
+    *("unix_micros", "unix_millis", "unix_seconds"),
+)
+"""What stands before the bracket around values that are the same in every time zone."""
 _LISTS = ("select", "lateral")
 _AFTER_TABLES = ("where", "group", "having", "order", "sort", "union", "limit")
 
@@ -53,7 +69,7 @@ def made_of(sql: str, column: str) -> set[str]:
 
 
 def computes_with(sql: str, columns: Set[str]) -> bool:
-    """Whether SQL does more with one of the columns than to take it as it is. ``columns``: in small letters."""
+    """Whether SQL does more with one of the columns than any time zone does alike. ``columns``: in small letters."""
     tokens = [*_tokens(sql), ","]
     within, before = list[str](), ","
     for token, after in pairwise(tokens):

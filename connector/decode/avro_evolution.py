@@ -91,7 +91,10 @@ def _moved(
     for number, each in enumerate(theirs):
         found = type_of(each, theirs, ours)
         at = next((place for place, known in enumerate(ours) if known is found), None)
-        if at != number or (len(ours) > 1) is not (len(theirs) > 1):
+        now = ours[number] if number < len(ours) else None
+        # A type that the reader lacks is mixed with none, unless another one has its number.
+        other = now is not None and kind_of(now) not in PROMOTED.get(kind_of(each), ()) if at is None else at != number
+        if other or (len(ours) > 1) is not (len(theirs) > 1):
             yield path
         if at is None or not isinstance(each, dict) or not isinstance(ours[at], dict) or full_name(each) in above:
             continue

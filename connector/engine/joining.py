@@ -89,11 +89,11 @@ def _refuse_lost(name: str, lost: Sequence[OffsetRange]) -> None:
 def _tidied(table: Destination, stands: Epoch, position: Position | None) -> Position | None:
     """Remove what epochs of the table's own left behind that weren't committed, or that a RESTORE has undone.
 
-    That may take a number for an epoch without records, and the last epoch to catch up with needs that of ``stands``.
-    Without a number between them nothing is removed: without the fence, another run could lose its deletes.
+    That may take two numbers for epochs without records, and the last epoch to catch up with needs that of ``stands``.
+    Without numbers between them nothing is removed: without the fence, another run could lose its deletes.
     """
     if position is not None and position.restored_to is not None:
         table.restored(position)
-    if position is not None and position.epoch + 1 >= stands.number:
+    if position is not None and position.epoch + 2 >= stands.number:
         return position
     return table.tidied(position)

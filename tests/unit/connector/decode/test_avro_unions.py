@@ -155,6 +155,7 @@ def test_pipeline_and_auditor_take_the_same_record_of_a_union(
         (["null", "Card", "Cash"], ["Card", "Cash", "null", "Bank"], []),
         (["Card", "Cash"], ["null", "Card", "Cash"], []),
         (["null", "Card"], ["Cash"], []),
+        (["null", "Card", "Cash", "Bank"], ["null", "Card", "Cash"], []),
     ],
 )
 def test_a_type_of_a_union_with_another_number_is_found(older: list[str], newest: list[str], found: list[str]) -> None:
@@ -169,3 +170,8 @@ def test_a_type_of_a_union_with_another_number_is_found(older: list[str], newest
     assert moved(of(newest), of(older)) == found
     assert moved(of(newest, items=True), of(older, items=True)) == found
     assert moved(of(newest), of(newest)) == []
+
+
+def test_a_number_of_a_union_that_got_wider_is_where_it_was() -> None:
+    older, newest = (parse(json.dumps(["null", number, "string"])) for number in ("int", "long"))
+    assert moved(newest, older) == []

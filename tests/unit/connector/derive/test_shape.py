@@ -296,6 +296,8 @@ def test_the_zone_is_remembered_where_it_may_have_made_a_time(
         ({"type": "delta_append"}, AT, None, {"value": AVRO}),
         (UPSERT, AT, None, {"value": AVRO, "steps": [{"rename": {"a": "at"}}]}),
         ({**UPSERT, "key": "at"}, AT, None, {"value": AVRO, "key": AVRO}),
+        ({**UPSERT, "sequence_by": "unix_micros(nvl(_timestamp, _timestamp))"}, NO_TIME, {"_sequence": LongType()}, {}),
+        (UPSERT, NO_TIME, None, {"transform": "SELECT (k), n, named_struct('at', _timestamp) AS s FROM records"}),
     ],
 )
 def test_the_zone_is_not_remembered_where_no_text_became_a_time(

@@ -59,8 +59,8 @@ class Tidying(Destination):
 
     def tidied(self, position: Position | None) -> Position | None:
         self.asked.append("tidied")
-        if position is not None:
-            self.at = replace(position, epoch=position.epoch + 1, restored_to=None)
+        if position is not None:  # two epochs without records, at most
+            self.at = replace(position, epoch=position.epoch + 2, restored_to=None)
         return self.at
 
 
@@ -70,7 +70,8 @@ class Tidying(Destination):
         (None, None, ["tidied", "epoch 9"]),
         (3, None, ["tidied", "epoch 9"]),
         (3, 2, ["restored", "tidied", "epoch 9"]),
-        (7, None, ["tidied", "epoch 9"]),
+        (6, None, ["tidied", "epoch 9"]),
+        (7, None, ["epoch 9"]),
         (8, None, ["epoch 9"]),
         (8, 2, ["restored", "epoch 9"]),
         (9, None, []),
