@@ -103,6 +103,11 @@ class Position:
         return self if offsets == self.offsets else replace(self, offsets=offsets, leaders={})
 
     @property
+    def stands_at(self) -> int:
+        """The epoch whose offsets it has. ``epoch`` is a later one after a RESTORE: its number is taken."""
+        return self.epoch if self.restored_to is None else self.restored_to
+
+    @property
     def lacks_epochs(self) -> bool:
         """Whether a RESTORE has undone epochs, and nothing was committed since. One to the newest epoch undoes none."""
         return self.went_back or self.restored_to not in (None, self.epoch)

@@ -19,6 +19,7 @@
     |   +-- TopicRecreated          exit 1   a topic was deleted and created again under the same name
     |   +-- NotMirrored             exit 1   the mirrored topic doesn't certainly hold the next records to read
     |   +-- BadRecord               exit 1   a record can't be decoded, lacks its key or doesn't meet `require`
+    |   +-- CorruptRecord           exit 1   a record's checksum is wrong, or the broker says so (transient)
     |   +-- TooManyDeadLetters      exit 1   the share of bad records in an epoch exceeds dead_letters.max_share
     |   +-- GroupActive             exit 1   the consumer group still has members (transient)
     |   +-- OffsetsForgotten        exit 1   the consumer group has no offsets any more
@@ -164,6 +165,12 @@ class BadRecord(SourceError):
     """Where the record is, if it can't be decoded."""
     detail: str = ""
     """The words of the message that say what is wrong with it."""
+
+
+class CorruptRecord(SourceError):
+    """Raised when a record comes with a wrong checksum, or the broker says so. The next fetch may bring it whole."""
+
+    transient = True
 
 
 class TooManyDeadLetters(SourceError):

@@ -16,7 +16,8 @@ def missed_before(missed: Iterable[Range], ends: Next) -> Mapping[At, int]:
     """For each partition the offset before which rows may have been deleted unseen. Others have no such row.
 
     Their topics were compacted then, whatever Kafka says by now, and whether it has them or not. Deletes that were
-    missed in a topic may be of any row of those that it replaced. ``ends``: where the claim ends.
+    missed in a topic may be of any row of those that it replaced. No name tells which of two retired topics came
+    first, so one that replaced it is doubted, too. ``ends``: where the claim ends.
     """
     late = {gap.at: gap.start for gap in sorted(missed)}
     names = {at.topic for at in late}
@@ -25,5 +26,5 @@ def missed_before(missed: Iterable[Range], ends: Next) -> Mapping[At, int]:
 
 
 def _others(topic: str, names: Iterable[str]) -> bool:
-    """Whether there is another topic of the same name in Kafka, be it now or earlier."""
+    """Whether there is another topic of the same name in Kafka, be it now, earlier or later."""
     return any(name != topic and name.rpartition("/")[2] == topic.rpartition("/")[2] for name in names)

@@ -270,10 +270,11 @@ class _Run:
     def _refuse_replaced(self, position: Position | None) -> None:
         """Raises Fenced if another run has committed an epoch since this run's last one.
 
-        An epoch of this run's own, from a round that failed after its commit, is fine.
+        An epoch of this run's own, from a round that failed after its commit, is fine. So it is once a RESTORE has
+        taken it back: the number stays, and the owner is that of the epoch before.
         """
         last, work = self.last, self._work
-        if last is None or position is None or position.epoch <= last.epoch or position.owner == work.owner:
+        if last is None or position is None or position.stands_at <= last.epoch or position.owner == work.owner:
             return
         raise Fenced(
             f"Pipeline {work.pipeline!r} was replaced: run {position.owner} has committed epoch {position.epoch}; "

@@ -72,5 +72,5 @@ class LeftLetters:
         # Records that nobody has read are in no table, and their letters may be all that is left of them.
         before = [OffsetRange(at.topic, at.partition, 0, first) for at, first in position.since.items()]
         # After a RESTORE that of the restored version: one that it has undone would have them opened again.
-        epoch = position.epoch if position.restored_to is None else position.restored_to
+        epoch = position.stands_at
         letters.close_ahead(run, position.offsets, epoch, unread=[*before, *position.lost])

@@ -66,11 +66,11 @@ class OneTable(Destination):
         """Where the pipeline stands, from the table's own history. None: the table holds no epoch yet.
 
         If Kafka didn't answer after this run's last commit, ask it first: nothing is planned on an epoch that may have
-        to be taken back.
+        to be taken back. Raises OffsetsLost after that if a log was cut: a look from before the epoch doesn't show it.
         """
         try:
             self._compare()
-        except (TopicRecreated, OffsetsLost) as error:
+        except TopicRecreated as error:
             # The next plan begins before the epoch, and a look at the topics then says what is to be said of them.
             log.warning("%r: the last epoch was taken back: %s", self.table.label, error.message)
         with for_few(self.spark, self.config.spark_options, few=self.small):

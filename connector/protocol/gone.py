@@ -42,7 +42,8 @@ class Seen:
     """If a transaction was open: the time of the look, as what it held back wasn't in ``ends``. The same of the last
     look before a run ended, and another one began. None: that was all."""
     at: datetime
-    """The time of the look."""
+    """The time of the look. Of a topic that is gone: of the last one that was told so by name."""
+    compacted: bool = False
 
 
 @dataclass
@@ -57,13 +58,25 @@ class Looks:
     _lacked: dict[str, datetime] = field(default_factory=dict)
     """The topics of ``_seen`` that the last looks lack -> the time of the first of these looks."""
     _gone: set[str] = field(default_factory=set)
+    _hidden: set[str] = field(default_factory=set)
+    """Those of ``_gone`` that the user may no longer see: one of the name may be there."""
 
     def lacked_by(self, listed: Collection[str]) -> list[str]:
-        """The topics that were seen, that a list of Kafka's topics lacks, and that aren't known to be gone.
+        """The topics that were seen, that a list of Kafka's topics lacks, and that aren't known to be gone; and those
+        that are, if they were compacted: up to when none of the name was there says which deletes are seen.
 
         A list leaves out what the user may no longer see, without a word. So they have to be asked for by name.
         """
-        return sorted(name for name in self._seen.keys() - self._gone - {*listed} if not is_retired(name))
+        done = {name for name in self._gone if not self._seen[name].compacted} | self._hidden
+        return sorted(name for name in self._seen.keys() - done - {*listed} if not is_retired(name))
+
+    def hides(self, topic: str) -> bool:
+        """Whether a look goes on although the user may not see this topic. So it does where the topic is gone: its
+        rights may be gone with it. Whether one of its name comes meanwhile, no look tells any more."""
+        if topic not in self._gone:
+            return False
+        self._hidden.add(topic)
+        return True
 
     def after(self, held: TopicsHeld) -> TopicsHeld:
         """``held`` with the topics that an earlier look has seen, and that it lacks."""
@@ -76,12 +89,22 @@ class Looks:
         for topic, topic_id in held.ids.items():
             self._seen.pop(retired(topic, topic_id), None)
         self._seen |= {
-            topic: Seen(topic_id, Offsets(ends[topic]), held.asked_at if topic in open_ else None, held.asked_at)
+            topic: Seen(
+                topic_id,
+                Offsets(ends[topic]),
+                held.asked_at if topic in open_ else None,
+                held.asked_at,
+                topic in held.keeps,
+            )
             for topic, topic_id in held.ids.items()
         }
         away = self._seen.keys() - held.ids.keys()
         self._lacked = {topic: self._lacked.get(topic, held.asked_at) for topic in away}
         self._gone = {topic for topic, first in self._lacked.items() if held.asked_at - first >= SURE_AFTER}
+        self._hidden &= self._gone
+        for topic in self._gone - self._hidden:
+            if self._seen[topic].compacted and not is_retired(topic):
+                self._seen[topic] = replace(self._seen[topic], at=held.asked_at)
         gone = {topic: self._seen[topic] for topic in self._gone}
         lacked = {topic: self._seen[topic] for topic in away - self._gone}
         return replace(held, gone=gone, lacked=lacked, asks_for=self.asks_for, begins=self._begins)
@@ -101,7 +124,7 @@ class Looks:
     def _begins(self) -> None:
         for topic in self._lacked:
             del self._seen[topic]
-        self._lacked, self._gone = {}, set()
+        self._lacked, self._gone, self._hidden = {}, set(), set()
 
 
 def with_gone(

@@ -108,7 +108,7 @@ def _renamed(gaps: Sequence[OffsetRange], names: Mapping[str, str]) -> tuple[Off
 
 def _deletes_seen_to(position: Position, topic: str, name: str, held: TopicsHeld, starts: Offsets) -> datetime | None:
     """No delete in the new topic is unseen by then. With ``starts`` its records are those that the old one had left.
-    Else it came later than any look that has seen the old one."""
+    Else it came later than any look that has seen the old one, or was told that none is there."""
     seen = None if topic in starts.topics else held.gone.get(name) or held.lacked.get(name)
     times = (seen_to(position, topic, held.looked_at), seen.at if seen is not None else None)
     return max((time for time in times if time is not None), default=None)

@@ -300,6 +300,8 @@ class KafkaSource:
             if topic["error_code"] == _UNKNOWN_TOPIC:
                 self._looks.lacks(name, datetime.now(timezone.utc))
                 raise self._missing(name)
+            if topic["error_code"] == TopicAuthorizationFailedError.errno and self._looks.hides(name):
+                continue
             ids[name] = self._id(topic)
             there.append(topic)
         return _Partitions(ids, _led(there))

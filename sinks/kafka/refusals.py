@@ -11,6 +11,7 @@ from sinks.errors import (
     AuthenticationFailed,
     BadRecord,
     BrokerUnreachable,
+    CorruptRecord,
     LakelockError,
     NotAuthorized,
     SinkError,
@@ -63,8 +64,8 @@ def answering(servers: str, *, group: str | None = None) -> Iterator[None]:
 
 
 def explained(error: KafkaError, servers: str, group: str | None = None) -> LakelockError:
-    """The error to raise for kafka-python's ``error``: NotAuthorized, AuthenticationFailed, TlsFailed, SourceError for
-    records that it can't read, or BrokerUnreachable."""
+    """The error to raise for kafka-python's ``error``: NotAuthorized, AuthenticationFailed, TlsFailed, CorruptRecord or
+    SourceError for records that it can't read, or BrokerUnreachable."""
     from kafka.errors import AuthorizationError, CorruptRecordError, UnsupportedCodecError
 
     from sinks.kafka.network import LoginRefused, NoConnection, TlsRefused
@@ -79,8 +80,10 @@ def explained(error: KafkaError, servers: str, group: str | None = None) -> Lake
         meant = AuthenticationFailed if isinstance(found, LoginRefused) else TlsFailed
         return meant(f"Kafka at {servers}: {found.reason}.", hint=found.hint)
     if isinstance(found, CorruptRecordError | UnsupportedCodecError):
+        # The first one may be a fault on the way, or of one broker's disk: another fetch may help.
+        unreadable = CorruptRecord if isinstance(found, CorruptRecordError) else SourceError
         # Its message may have bytes of a record.
-        return SourceError(
+        return unreadable(
             f"Kafka at {servers} has a record that kafka-python can't read ({type(found).__name__}).",
             hint="delivery: transactional reads records by Kafka's own client, which may be able to. If not, delete "
             "the partition's records up to it with kafka-delete-records, and run once with on_data_loss: continue and "

@@ -41,9 +41,9 @@ class GroupPosition:
     topic that is deleted, and takes none for it: the marks of the others say which epoch it is.
 
     ``target`` is the topic that the messages go to. A position that belongs to another topic of that name says so in
-    ``replaced``. ``topics`` are those that the pipeline reads: of others no offsets are committed, as their rights may
-    be gone with them. None: any. Raises ConfigurationError if the group has other offsets, UnsupportedFormat if a newer
-    Lakelock wrote them.
+    ``replaced``. ``topics`` are those that the pipeline reads: of others no offsets are committed beside these, as
+    their rights may be gone with them. None: any. Raises ConfigurationError if the group has other offsets,
+    UnsupportedFormat if a newer Lakelock wrote them.
     """
 
     def __init__(
@@ -110,9 +110,14 @@ class GroupPosition:
         return self._topics is None or topic in self._topics
 
     def _there(self, topics: Iterable[str]) -> Mapping[str, Described]:
-        """These topics and the target, without topics that aren't there."""
+        """These topics and the target, without topics that aren't there.
+
+        Topics that are read no more need no rights beside one that is read. Alone they have the only marks, which the
+        broker doesn't list without: then it is the right that is missing, and no topic.
+        """
         topics = set(topics)
         left = {name for name in topics if name != self._target and not self._reads(name)}
+        left = left if any(self._reads(name) for name in topics) else set()
         return self._clients.ask(lambda: described({self._target, *topics}, self._clients, left=left))
 
     def _listed(self) -> dict[KafkaPartition, OffsetAndMetadata]:

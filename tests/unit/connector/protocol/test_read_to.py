@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.protocol.gone import Seen
+from connector.protocol.gone import Looks, Seen
 from connector.protocol.plan import next_epoch
 from connector.protocol.read_to import ahead, looked, seen_to, wants_renewal
 from connector.protocol.recover import HeldBack, TopicsHeld, resume
@@ -215,6 +215,35 @@ def test_a_topic_that_is_made_again_has_rows_of_its_keys_from_before_that() -> N
     empty = replace(kafka, ends=Offsets({A: 0, B: 50}))
     later = looked(retirement("p", "run", position, empty, names, Offsets()).position(), empty.ends, empty)
     assert seen_to(later, "a", empty.asked_at) == BEGAN + 5 * DAY, "a look that finds nothing in it counts"
+
+
+@pytest.mark.parametrize(
+    ("compacted", "hidden", "stops"), [(True, False, False), (True, True, True), (False, False, True)]
+)
+def test_a_topic_that_is_made_again_is_no_older_than_the_last_look_that_found_none_of_the_name(
+    compacted: bool, hidden: bool, stops: bool
+) -> None:
+    """Not where the user may not see whether there is one. One that wasn't compacted isn't asked for."""
+    position = stands({A: 100, B: 50}, BEGAN)
+    looks, there = Looks(lambda _: True), held({A: 100, B: 50}, BEGAN)
+    looks.after(replace(there, keeps=a_day("ab") if compacted else {}))
+    without = held({B: 50}, BEGAN)
+    assert looks.lacked_by(["b"]) == ["a"]
+    assert not looks.hides("a"), "a look without rights ends the run until the topic is known to be gone"
+    for seconds in (6, 12, 86_400, 3 * 86_400):
+        looks.after(replace(without, asked_at=BEGAN + timedelta(seconds=seconds)))
+        if hidden and seconds == 12:
+            assert looks.hides("a")
+        assert looks.lacked_by(["b"]) == (["a"] if seconds == 6 or (compacted and not hidden) else [])
+    back = replace(held({A: 9, B: 50}, BEGAN + 3 * DAY + HOUR), ids={"a": "new", "b": "id-b"})
+    kafka = looks.after(back)
+    retired = retirement("p", "run", position, kafka, {"a": "#id-a/a"}, Offsets()).position()
+    if stops:
+        with pytest.raises(OffsetsLost, match=r"a-0 \[0, 9\)"):
+            after(retired, kafka)
+    else:
+        assert retired.read_to_of["a"] == BEGAN + 3 * DAY
+        assert after(retired, kafka) is not None
 
 
 def test_a_mirrored_topic_that_goes_on_takes_over_the_time_of_the_one_before() -> None:

@@ -93,6 +93,33 @@ def test_a_topic_that_a_list_lacks_is_asked_for_by_name(
     assert (found.ids.keys(), found.lacked.keys()) == ({"day-1", "day-2"} - (lacked or set()), lacked)
 
 
+def test_a_compacted_topic_that_is_gone_is_asked_for_until_its_rights_are_gone_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a topic of its name would be taken to be as new as the look that shows it."""
+    source = KafkaSource(Options.model_validate({"topics": "day-.*", "kafka": {"bootstrap.servers": "b:9092"}}))
+    monkeypatch.setattr(source, "tombstones_kept", lambda ids: dict.fromkeys(ids, timedelta(days=1)))
+    listed, errors, asked = ["day-1", "day-2"], {"day-1": 0, "day-2": 0}, list[list[str]]()
+
+    def describe_topics(names: list[str]) -> Any:
+        asked.append(names)
+        return [{"name": name, "error_code": errors[name], "topic_id": name, "partitions": []} for name in names]
+
+    admin = SimpleNamespace(list_topics=lambda: listed, describe_topics=describe_topics)
+    monkeypatch.setattr(KafkaSource, "_admin", admin)
+    monkeypatch.setattr("connector.protocol.gone.SURE_AFTER", timedelta(0))
+    for each in ("log_ends", "log_beginnings"):
+        monkeypatch.setattr(f"connector.source.topics.{each}", lambda *_: {})
+    source.look()
+    listed.remove("day-1")
+    errors["day-1"] = 3
+    seen = [source.look().gone["day-1"].at for _ in range(2)]
+    errors["day-1"] = 29
+    seen += [source.look().gone["day-1"].at for _ in range(2)]
+    assert seen[0] < seen[1] == seen[2] == seen[3]
+    assert [len(names) for names in asked] == [2, 2, 2, 2, 1]
+
+
 def test_a_topic_that_is_made_again_while_its_pipeline_waits_for_it_is_compared_with_what_was_seen_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

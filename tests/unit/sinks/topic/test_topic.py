@@ -147,6 +147,9 @@ def test_a_topic_that_has_left_the_file_needs_no_rights() -> None:
     with pytest.raises(TopicAuthorizationFailedError):
         of({}, Refused, "t", "gone").to_commit(two)
     assert len(of({}, Listed, "new").to_commit(two)) == 2, "an epoch that was decided before all topics changed"
+    for ask in (lambda at: at.to_commit(two), lambda at: at.settled(two.offsets)):
+        with pytest.raises(TopicAuthorizationFailedError):  # and not that a topic is missing
+            ask(of({}, Refused, "new"))
 
 
 def test_partitions_that_a_recreated_topic_does_not_have_are_left_out() -> None:
