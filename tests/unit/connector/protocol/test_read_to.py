@@ -354,3 +354,15 @@ def test_the_shortest_time_is_that_since_the_last_look_before_all_was_read(steps
         assert position.tombstones_kept.get("a", timedelta.max) <= min(since)
         if complete and not open_for:
             assert position.tombstones_kept.get("a", timedelta.max) == said[-1]
+
+
+def test_no_delete_is_missed_where_no_sink_has_deletes_any_more() -> None:
+    """A keyed table has left the file: what stays takes no deletes, whatever the coordinator log has stored."""
+    position = replace(stands({A: 100}, BEGAN), tombstones_kept={"a": DAY})
+    late = replace(held({A: 110}, BEGAN + 3 * DAY), keeps=None)
+    found = resume(position, late, Offsets, lambda _: {}, kept=lambda _: None)
+    assert found.missed == ()
+    epoch = next_epoch("p", "run", position, found, late, max_records=99, now=late.looked_at)
+    assert epoch is not None
+    assert epoch.tombstones_kept == {}
+    assert not wants_renewal(position, epoch.position(), lambda _: None, late)
