@@ -16,3 +16,9 @@ def plural(number: int, one: str, many: str = "") -> str:
 def first_of(words: Sequence[str], most: int) -> str:
     """``a, b, c``, or ``a, b, ...`` where there are more than ``most``."""
     return ", ".join([*words[:most], *(["..."] if len(words) > most else [])])
+
+
+def some_of(words: Sequence[str], most: int) -> str:
+    """``a, b, c``, or ``a, b and 7 others`` where there are more than ``most``."""
+    more = f" and {len(words) - most:,} others" if len(words) > most else ""
+    return ", ".join(words[:most]) + more

@@ -127,7 +127,7 @@ def _handed_over(work: Work, delivery: str, position: Position | None, held: Top
         # Nothing tells when the group's last batch was read. From now on it is known.
         began_at = held.asked_at
         read_to_of = {topic: before.read_to_of.get(topic) for topic in before.topics if topic not in held.ids}
-        kept = {**{topic: kept[topic] for topic in read_to_of.keys() & kept.keys()}, **held.keeps}
+        kept = {**{topic: kept[topic] for topic in read_to_of.keys() & kept.keys()}, **(held.keeps or {})}
         note = f"took the offsets of consumer group {work.group.name}, once: {offsets.to_json()}"
         if delivery == TRANSACTIONAL:
             # A batch that was written before a crash, and never committed, can't be told from others in a sum.

@@ -171,7 +171,7 @@ class _Run:
             if retired is not None:
                 # Ends of the old topic say nothing about the new one.
                 self.epochs, position, target = self.epochs + 1, retired, held
-            epoch = self._plan(position, held, target)
+            epoch = self._plan(position, held, target.that_knows(held))
             if epoch is None:
                 break
             try:

@@ -109,7 +109,7 @@ def epoch_of(
         return None
     # Kafka may hold more than the batch has, of a busy topic always. All that it held earlier may be read by now.
     reached = earlier is not None and reaches(epoch.offsets, earlier) and not reaches(epoch.offsets, held)
-    look = earlier if earlier is not None and reached else held
+    look = earlier.that_knows(held) if earlier is not None and reached else held
     times = times_after(position, epoch.ranges, epoch.offsets, look, now)
     return replace(epoch, batch=str(batch), backlog=held.backlog(epoch.offsets), **times._asdict())
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
+from connector.protocol.read_to import KeptSince, kept_since
 from connector.protocol.recover import Resumption, TopicsHeld
 from sinks.contract import Position
 from sinks.errors import OffsetsLost
@@ -60,6 +61,8 @@ class Looks:
     _gone: set[str] = field(default_factory=set)
     _hidden: set[str] = field(default_factory=set)
     """Those of ``_gone`` that the user may no longer see: one of the name may be there."""
+    _kept: dict[str, KeptSince] = field(default_factory=dict)
+    """What the looks of this run have said of tombstones."""
 
     def lacked_by(self, listed: Collection[str]) -> list[str]:
         """The topics that were seen, that a list of Kafka's topics lacks, and that aren't known to be gone; and those
@@ -79,7 +82,8 @@ class Looks:
         return True
 
     def after(self, held: TopicsHeld) -> TopicsHeld:
-        """``held`` with the topics that an earlier look has seen, and that it lacks."""
+        """``held`` with the topics that an earlier look has seen, and that it lacks, and with what all looks of the run
+        have said of tombstones."""
         ends: dict[str, dict[TopicPartition, int]] = {topic: {} for topic in held.ids}
         for at, end in held.ends.items():
             ends[at.topic][at] = end
@@ -107,7 +111,9 @@ class Looks:
                 self._seen[topic] = replace(self._seen[topic], at=held.asked_at)
         gone = {topic: self._seen[topic] for topic in self._gone}
         lacked = {topic: self._seen[topic] for topic in away - self._gone}
-        return replace(held, gone=gone, lacked=lacked, asks_for=self.asks_for, begins=self._begins)
+        self._kept |= kept_since(held, self._kept)
+        kept = dict(self._kept)
+        return replace(held, gone=gone, lacked=lacked, asks_for=self.asks_for, begins=self._begins, kept_since=kept)
 
     def lacks(self, topic: str, now: datetime) -> None:
         """A look has ended without this topic."""
@@ -120,6 +126,7 @@ class Looks:
         for topic in self._seen.keys() - self._lacked.keys():
             seen = self._seen[topic]
             self._seen[topic] = replace(seen, since=seen.since or seen.at)
+        self._kept = {}  # until then another process may run, whose looks see other times
 
     def _begins(self) -> None:
         for topic in self._lacked:

@@ -76,7 +76,7 @@ def next_to_join(
         lost=joined(position.lost if position is not None else (), lost),
         began_at=position.began_at if position is not None else held.asked_at,
         missed=latest(position.missed if position is not None else (), resumption.missed),
-        tombstones_kept=shortest_kept(stored, stands.tombstones_kept if last else held.keeps),
+        tombstones_kept=shortest_kept(stored, stands.tombstones_kept if last else held.keeps or {}),
         read_to_of=stands.read_to_of if last else position.read_to_of if position is not None else {},
         clock=position.clock.carried() if position is not None else Clock(),
         leaders=stands.leaders if last else {},

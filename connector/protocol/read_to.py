@@ -20,6 +20,11 @@ from sinks.recreated import topic_of
 if TYPE_CHECKING:
     from connector.protocol.recover import Kept, TopicsHeld
 
+KeptSince = tuple[tuple[datetime, timedelta], ...]
+"""Times of looks at a topic, in order, each with the shortest ``delete.retention.ms`` that the looks from then on have
+said. Only times after which that is longer. ``_NOT_COMPACTED``: they said that it isn't compacted."""
+
+_NOT_COMPACTED = timedelta.max
 _LATER = timedelta(minutes=1)
 """A topic's own time isn't worth keeping for less. It is taken to be the common one, which is earlier."""
 _SHORT = timedelta(seconds=20)
@@ -72,8 +77,7 @@ def times_after(
 ) -> Times:
     """The times of the position that comes after ``before``, once ``ranges`` are read, up to the next offsets ``read``.
 
-    A topic that is read for the first time has no row from before ``now``. What a topic said earlier of its
-    tombstones counts until a look finds everything of it read.
+    A topic that is read for the first time has no row from before ``now``.
     """
     topics = topics_with_rows(before) if before is not None else set()
     began_at: datetime | None = now
@@ -87,13 +91,54 @@ def times_after(
     waiting = {at.topic for at, end in held.ends.items() if read.get(at, -1) < end}
     complete = own.keys() & held.ids.keys() - waiting
     own |= {topic: held.complete_to(own[topic], topic) for topic in complete}
-    new = first | {topic for topic in complete if held.complete_to(None, topic) == held.looked_at}
-    stored = before.tombstones_kept if before is not None else {}
-    shortest = shortest_kept({topic: time for topic, time in stored.items() if topic not in new}, held.keeps)
+    found = {**{topic: held.complete_to(None, topic) for topic in complete}, **dict.fromkeys(first, now)}
+    shortest = kept_after(before.tombstones_kept if before is not None else {}, own.keys(), found, held)
     read_to = read_to if waiting else held.complete_to(read_to)
     common = max((time for time in (read_to, began_at) if time is not None), default=None)
     kept = {topic: time for topic, time in sorted(own.items()) if not _is_common(time, common)}
-    return Times(read_to, began_at, kept, {topic: time for topic, time in sorted(shortest.items()) if topic in own})
+    return Times(read_to, began_at, kept, shortest)
+
+
+def kept_since(held: TopicsHeld, earlier: Mapping[str, KeptSince]) -> dict[str, KeptSince]:
+    """Of the topics of this look, what it and the ``earlier`` looks say of tombstones."""
+    if held.keeps is None:
+        return {}
+    now = {topic: held.keeps.get(topic, _NOT_COMPACTED) for topic in held.ids}
+    after = {}
+    for topic, time in now.items():
+        before = earlier.get(topic, ())
+        shorter = tuple(each for each in before if each[1] < time)
+        # This look's time counts from the first look on that said no less.
+        since = before[len(shorter)][0] if len(shorter) < len(before) else held.looked_at
+        after[topic] = (*shorter, (since, time))
+    return after
+
+
+def kept_after(
+    stored: Mapping[str, timedelta],
+    topics: Collection[str],
+    found: Mapping[str, datetime | None],
+    held: TopicsHeld,
+) -> Mapping[str, timedelta]:
+    """The shortest times for which these topics may have kept a delete that isn't in the sink.
+
+    Of a topic that is read up to a time, as ``found`` now, only that counts which has been so since the last look
+    before it: a longer time may have begun right before the look that told of it. What is ``stored`` counts until then.
+    An open transaction lets everything be found up to before the look only, so one look alone wouldn't do.
+    """
+    if held.keeps is None:
+        return {}
+    looks = held.kept_since or kept_since(held, {})
+    kept = {}
+    for topic in sorted(topics):
+        steps = looks.get(topic, ())
+        to = found.get(topic)
+        since = [time for at, time in steps if to is not None and at <= to]
+        # Without such a look of this run, all that is known counts.
+        times = since[-1:] or [stored.get(topic, _NOT_COMPACTED), *(time for _, time in steps)]
+        if min(times) < _NOT_COMPACTED:
+            kept[topic] = min(times)
+    return kept
 
 
 def shortest_kept(stored: Mapping[str, timedelta], now: Mapping[str, timedelta]) -> Mapping[str, timedelta]:
@@ -122,7 +167,8 @@ def wants_renewal(stored: Position, known: Position, kept: Kept, held: TopicsHel
     They are once half of that time has passed, for any compacted topic.
     """
     topics = topics_with_rows(stored) & held.ids.keys()
-    keeps = shortest_kept(stored.tombstones_kept, kept(topics)) if topics else {}
+    now = kept(topics) if topics else None
+    keeps = shortest_kept(stored.tombstones_kept, now) if now is not None else {}
     for topic, time in keeps.items():
         if topic not in topics:
             continue

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from connector.protocol.read_to import seen_to, shortest_kept, topics_with_rows
+from connector.protocol.read_to import kept_after, seen_to, shortest_kept, topics_with_rows
 from connector.protocol.topic_ids import refuse_other_topics
 from sinks.clocks import said
 from sinks.contract import Position
 from sinks.errors import OffsetsForgotten, OffsetsLost, TableReplaced
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
-from sinks.plurals import plural
+from sinks.plurals import plural, some_of
 
 if TYPE_CHECKING:
     from connector.protocol.gone import Seen
+    from connector.protocol.read_to import KeptSince
 
 EndsOfLeaders = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
 """For each partition and leader epoch: where the records up to that epoch end in the current log. -1: unknown."""
@@ -62,13 +63,19 @@ class TopicsHeld:
     """Whether a pattern in source.topics matches a name. A topic in a list that is gone stops the run before."""
     begins: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """To be called where the pipeline has no position yet: topics that it lacks now won't be missed later."""
-    keeps: Mapping[str, timedelta] = field(default_factory=dict)
+    keeps: Mapping[str, timedelta] | None = field(default_factory=dict)
     """See ``Kept``, of all these topics."""
+    kept_since: Mapping[str, KeptSince] = field(default_factory=dict)
+    """What this look and the earlier ones of its run have said of each topic."""
 
     @property
     def looked_at(self) -> datetime:
         """The time of the look."""
         return self.clock or self.asked_at
+
+    def that_knows(self, newer: TopicsHeld) -> TopicsHeld:
+        """This look, with what a newer one of its run says of tombstones: they may have gone sooner meanwhile."""
+        return replace(self, keeps=newer.keeps, kept_since=newer.kept_since)
 
     def backlog(self, read: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
         """The partitions that hold more than what was ``read``, up to these next offsets.
@@ -99,12 +106,9 @@ class Remains:
     """Kafka's timestamp of the oldest record. None: there is no record."""
 
 
-Kept = Callable[[Collection[str]], Mapping[str, timedelta]]
-"""Of these topics the compacted ones, and how long Kafka keeps a tombstone there. Empty for sinks without deletes."""
-
-
-def _for_ever(_: Collection[str]) -> Mapping[str, timedelta]:
-    return {}
+Kept = Callable[[Collection[str]], "Mapping[str, timedelta] | None"]
+"""Of these topics the compacted ones, and how long Kafka keeps a tombstone there. None: no sink has deletes, so that
+none can be missed, whatever an earlier file has stored."""
 
 
 Remaining = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Remains]]
@@ -133,7 +137,7 @@ def resume(
     remaining: Remaining,
     *,
     began: Callable[[], Offsets] = Offsets,
-    kept: Kept = _for_ever,
+    kept: Kept = lambda _: None,
     continue_on_data_loss: bool = False,
 ) -> Resumption:
     """The next offset of every partition.
@@ -180,7 +184,7 @@ class Starts(Protocol):
         """A function that tells what is left of partitions that have lost records."""
         ...
 
-    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
+    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta] | None:
         """See ``Kept``."""
         ...
 
@@ -248,8 +252,13 @@ def _missed(
         for at, next_ in offsets.items()
         if at.topic in topics and next_ < held.ends[at] and at not in passing
     ]
-    keeps = shortest_kept(position.tombstones_kept, kept({range_.topic for range_ in waiting})) if waiting else {}
+    now = kept({range_.topic for range_ in waiting}) if waiting else None
+    if now is None:
+        return ()
+    keeps = shortest_kept(position.tombstones_kept, now)
     seen = {topic: seen_to(position, topic, held.looked_at) for topic in keeps}
+    # Not every look of this run is followed by a plan, so the position doesn't know what all of them have said.
+    keeps = shortest_kept(keeps, kept_after({}, keeps.keys(), seen, held))
     late = {topic: time for topic, time in seen.items() if time is None or held.looked_at - time >= keeps[topic]}
     missed = tuple(range_ for range_ in waiting if range_.topic in late)
     if missed and not continue_on_data_loss:
@@ -313,23 +322,18 @@ def _retention_passed(
 
 
 def _deletes_gone(missed: Sequence[OffsetRange], keeps: Mapping[str, timedelta], since: datetime | None) -> OffsetsLost:
-    shown = _some([str(range_) for range_ in missed])
+    shown = some_of([str(range_) for range_ in missed], _SHOWN)
     known = f" since {_time(since)}" if since else ""
     times = ", ".join(f"{topic}: {keeps[topic]}" for topic in sorted({range_.topic for range_ in missed}))
     return OffsetsLost(
         f"Deletes{known} may be gone from compacted topics before they were read: {shown}. Kafka keeps a tombstone for "
-        f"delete.retention.ms only ({times}), and without it the deleted row would stay in the table.",
+        f"delete.retention.ms only ({times}; the shortest that was seen since then), and without it the deleted row "
+        "would stay in the table.",
         hint="`lakelock replay` reads the topics into a new table, which has no such row. To go on with what Kafka "
         "holds, run once with `source: {on_data_loss: continue}` and `trigger: available_now`: the commit "
         "will name the ranges, and `lakelock verify` counts the rows that may have been deleted as doubtful. "
         "Then run more often, or raise delete.retention.ms for the deletes to come; it brings back none that is gone.",
     )
-
-
-def _some(words: Sequence[str]) -> str:
-    """The first few of them, and how many others there are."""
-    more = f" and {len(words) - _SHOWN:,} others" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more
 
 
 def _before(remains: Remains) -> str:
@@ -371,7 +375,7 @@ def refuse_forgotten(known: Mapping[TopicPartition, int], committed: Offsets, gr
     """
     forgotten = sorted(known.keys() - committed.keys())
     if forgotten:
-        shown = _some([f"{at.topic}-{at.partition}" for at in forgotten])
+        shown = some_of([f"{at.topic}-{at.partition}" for at in forgotten], _SHOWN)
         raise OffsetsForgotten(
             f"Consumer group {group!r} has no offset of {shown} any more, and only it knew how far the pipeline "
             "had read: records would be written once more.",

@@ -159,9 +159,9 @@ class KafkaSource:
         """The ``cleanup.policy`` of these topics. None: it can't be read. Raises BrokerUnreachable."""
         return cleanup_policies(self._admin, self._servers, topics)
 
-    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
+    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta] | None:
         """See ``protocol.recover.Kept``, ``Tombstones.kept``. Raises BrokerUnreachable."""
-        return self._tombstones.kept(self._admin, self._servers, topics) if self._with_deletes else {}
+        return self._tombstones.kept(self._admin, self._servers, topics) if self._with_deletes else None
 
     def _ends_of(
         self,

@@ -40,7 +40,7 @@ class Until:
         """See ``KafkaSource.remaining``."""
         return self.topics.remaining(held)
 
-    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
+    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta] | None:
         """See ``KafkaSource.tombstones_kept``."""
         return self.topics.tombstones_kept(topics)
 

@@ -43,6 +43,10 @@ def planned(
     earlier: TopicsHeld | None = None,
 ) -> Epoch | None:
     """``cut_at``: where the log of leader epoch 3 ends in that of epoch 4; None: there was no election."""
+
+    def kept(topics: Collection[str]) -> dict[str, timedelta]:
+        return dict.fromkeys(topics, timedelta(days=1)) if compacted else {}
+
     held = TopicsHeld(
         beginnings or Offsets(dict.fromkeys(of.end, 0)),
         ends or of.end,
@@ -51,13 +55,11 @@ def planned(
         dict.fromkeys(of.end, 3 if cut_at is None else 4),
         lambda leaders: dict.fromkeys(leaders, cut_at or 0),
         held_back or {},
+        keeps=kept(["t"]),
     )
 
     def remaining(partitions: Collection[TopicPartition]) -> dict[TopicPartition, Remains]:
         return {at: Remains(held.beginnings[at]) for at in partitions}
-
-    def kept(topics: Collection[str]) -> dict[str, timedelta]:
-        return dict.fromkeys(topics, timedelta(days=1)) if compacted else {}
 
     return epoch_of(
         of, "p", "run", position, held, remaining, kept, now=NOW, earlier=earlier, continue_on_data_loss=continue_
@@ -126,6 +128,11 @@ def test_of_a_busy_topic_a_batch_has_read_what_kafka_held_at_an_earlier_look(end
     assert epoch is not None
     assert epoch.read_to == (minutes_ago if known else None)
     assert epoch.backlog == {TopicPartition("t", 0)}
+    today = replace(stood, began_at=NOW - timedelta(hours=9))
+    longer = replace(earlier, keeps={"t": timedelta(days=2)})
+    epoch = planned(batch(3, offsets(5), offsets(9)), today, ends=offsets(40), earlier=longer, compacted=True)
+    assert epoch is not None
+    assert epoch.tombstones_kept == {"t": timedelta(days=1)}, "by the newest look"
     whole = planned(batch(3, offsets(5), offsets(9)), stood, earlier=earlier)
     assert whole is not None
     assert whole.read_to == NOW

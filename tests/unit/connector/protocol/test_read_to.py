@@ -273,7 +273,9 @@ def test_what_a_topic_said_of_its_tombstones_counts_until_everything_of_it_is_re
     assert first.tombstones_kept == {"a": DAY}
     late = held({A: 110}, BEGAN + 3 * DAY)
     for now in ({"a": 7 * DAY}, {}):
-        with pytest.raises(OffsetsLost, match=r"Deletes since .* a-0 \[100, 110\).*\(a: 1 day, 0:00:00\)") as refused:
+        with pytest.raises(
+            OffsetsLost, match=r"Deletes since .* a-0 \[100, 110\).*\(a: 1 day, 0:00:00; the"
+        ) as refused:
             resume(first, keeping(late, **now), Offsets, lambda _: {}, kept=lambda _, now=now: now)
         assert "or raise delete.retention.ms." not in refused.value.hint
         found = resume(first, late, Offsets, lambda _: {}, kept=lambda _, now=now: now, continue_on_data_loss=True)
@@ -308,3 +310,88 @@ def test_what_was_stored_for_a_shorter_time_is_stored_anew_in_time() -> None:
         known = looked(stored, stored.offsets, kafka)
         assert wants_renewal(stored, known, lambda _, now=now: now, kafka)
         assert not wants_renewal(known, known, lambda _, now=now: now, kafka)
+
+
+def by_run(looks: Looks, now: datetime, ends: int, kept: timedelta, open_since: datetime | None = None) -> TopicsHeld:
+    open_ = {"a": HeldBack(3, open_since)} if open_since is not None else {}
+    return looks.after(keeping(held({A: ends}, now, **open_), a=kept))
+
+
+def test_a_raised_time_counts_also_where_a_transaction_is_open_at_each_look() -> None:
+    """All is read up to before the look then, never up to it. So an earlier look of the run has to have said it."""
+    position = replace(stands({A: 100}, BEGAN), tombstones_kept={"a": HOUR})
+    looks, second = Looks(lambda _: True), timedelta(seconds=1)
+    first = by_run(looks, BEGAN + HOUR / 2, 100, 7 * DAY, BEGAN + HOUR / 2 - second)
+    position = looked(position, first.ends, first)
+    assert position.tombstones_kept == {"a": HOUR}, "it may have been raised within the last second"
+    soon = by_run(looks, BEGAN + HOUR / 2 + second / 2, 100, 7 * DAY, BEGAN + HOUR / 2 - second / 2)
+    assert looked(position, first.ends, soon).tombstones_kept == {"a": HOUR}
+    unknown = replace(soon, held_back={A: HeldBack(3, None)}, asked_at=BEGAN + HOUR)
+    assert looked(position, first.ends, unknown).tombstones_kept == {"a": HOUR}
+    next_ = by_run(looks, BEGAN + HOUR / 2 + 2 * second, 100, 7 * DAY, BEGAN + HOUR / 2 + second)
+    known = looked(position, first.ends, next_)
+    assert known.tombstones_kept == {"a": 7 * DAY}
+    rested = by_run(looks, BEGAN + 3 * HOUR, 110, 7 * DAY)
+    assert resume(known, rested, Offsets, lambda _: {}, kept=lambda _: {"a": 7 * DAY}).missed == ()
+    with pytest.raises(OffsetsLost, match=r"\(a: 1:00:00; the shortest that was seen since then\)"):
+        resume(position, rested, Offsets, lambda _: {}, kept=lambda _: {"a": 7 * DAY})
+    looks.pause()
+    again = by_run(looks, BEGAN + 4 * HOUR, 110, 7 * DAY, BEGAN + 4 * HOUR - second)
+    assert looked(position, again.ends, again).tombstones_kept == {"a": HOUR}, "another process may have run meanwhile"
+
+
+def test_a_look_that_no_plan_followed_counts() -> None:
+    """As a run with target_latency looks while it waits."""
+    looks = Looks(lambda _: True)
+    position = looked(stands({A: 100}, BEGAN), Offsets({A: 100}), by_run(looks, BEGAN, 100, DAY))
+    by_run(looks, BEGAN + HOUR / 2, 110, HOUR)
+    now = by_run(looks, BEGAN + 2 * HOUR, 110, DAY)
+    with pytest.raises(OffsetsLost, match=r"a-0 \[100, 110\).*\(a: 1:00:00"):
+        resume(position, now, Offsets, lambda _: {}, kept=lambda _: {"a": DAY})
+
+
+def test_a_time_that_a_later_look_saw_counts_where_an_epoch_reaches_the_ends_of_an_earlier_one() -> None:
+    looks = Looks(lambda _: True)
+    target = by_run(looks, BEGAN, 300, DAY)
+    by_run(looks, BEGAN + HOUR / 4, 800, HOUR)
+    newest = by_run(looks, BEGAN + HOUR / 2, 900, DAY)
+    known = looked(stands({A: 100}, BEGAN), Offsets({A: 100}), newest)
+    found = resume(known, newest, Offsets, lambda _: {}, kept=lambda _: {"a": DAY})
+    seen = target.that_knows(newest)
+    epoch = next_epoch("p", "run", known, found, seen, max_records=999, now=newest.looked_at)
+    assert epoch is not None
+    assert (epoch.offsets, epoch.read_to, epoch.tombstones_kept) == (Offsets({A: 300}), BEGAN, {"a": HOUR})
+    later = looked(epoch.position(), newest.ends, newest)
+    assert (later.offsets, later.tombstones_kept) == (epoch.offsets, {"a": DAY}), "as if it had read all of that look"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 3, None]), st.booleans(), st.integers(0, 3)), min_size=1, max_size=9)
+)  # fmt: skip
+def test_the_shortest_time_is_that_since_the_last_look_before_all_was_read(steps: list) -> None:
+    """Each hour a look, at which a transaction may have been open for some hours."""
+    looks, position, said = Looks(lambda _: True), stands({A: 100}, BEGAN - 9 * HOUR), list[timedelta]()
+    for hour, (days, complete, open_for) in enumerate(steps):
+        now = BEGAN + hour * HOUR
+        said.append(days * DAY if days else timedelta.max)
+        kafka = held({A: 100}, now, **({"a": HeldBack(3, now - open_for * HOUR)} if open_for else {}))
+        kafka = looks.after(keeping(kafka, **({"a": days * DAY} if days else {})))
+        position = looked(position, kafka.ends if complete else Offsets({A: 99}), kafka)
+        to = seen_to(position, "a", now)
+        assert to is not None
+        since = [time for at, time in enumerate(said) if BEGAN + (at + 1) * HOUR > to]
+        assert position.tombstones_kept.get("a", timedelta.max) <= min(since)
+        if complete and not open_for:
+            assert position.tombstones_kept.get("a", timedelta.max) == said[-1]
+
+
+def test_no_delete_is_missed_where_no_sink_has_deletes_any_more() -> None:
+    """A keyed table has left the file: what stays takes no deletes, whatever the coordinator log has stored."""
+    position = replace(stands({A: 100}, BEGAN), tombstones_kept={"a": DAY})
+    late = replace(held({A: 110}, BEGAN + 3 * DAY), keeps=None)
+    found = resume(position, late, Offsets, lambda _: {}, kept=lambda _: None)
+    assert found.missed == ()
+    epoch = next_epoch("p", "run", position, found, late, max_records=99, now=late.looked_at)
+    assert epoch is not None
+    assert epoch.tombstones_kept == {}
+    assert not wants_renewal(position, epoch.position(), lambda _: None, late)

@@ -163,7 +163,7 @@ def test_how_long_tombstones_stay_is_asked_once_a_minute_and_only_for_sinks_with
 
     monkeypatch.setattr(KafkaSource, "_admin", SimpleNamespace(describe_configs=describe_configs))
     options = Options.model_validate({"topics": ["a", "b", "c"], "kafka": {"bootstrap.servers": "b:9092"}})
-    assert (KafkaSource(options).tombstones_kept({"a"}), asked) == ({}, [])
+    assert (KafkaSource(options).tombstones_kept({"a"}), asked) == (None, [])
     source = KafkaSource(options, with_deletes=True)
     for _ in range(2):
         assert source.tombstones_kept({"a", "b", "c"}) == {"a": timedelta(minutes=1)}
