@@ -98,7 +98,7 @@ class Looks:
                 Offsets(ends[topic]),
                 held.asked_at if topic in open_ else None,
                 held.asked_at,
-                topic in held.keeps,
+                topic in (held.keeps or ()),
             )
             for topic, topic_id in held.ids.items()
         }
