@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 from itertools import pairwise
 
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
@@ -15,24 +16,12 @@ _NO_COLUMN = re.compile(
     re.IGNORECASE,
 )
 _TABLE = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+(?:as\s+)?(\w+))?")
-_AS_IT_IS = (
-    *(
-        ",",
-        "(",
-        "select",
-        "distinct",
-        "except",
-        "struct",
-        "named_struct",
-        "coalesce",
-        "nvl",
-        "ifnull",
-        "greatest",
-        "least",
-    ),
-    *("unix_micros", "unix_millis", "unix_seconds"),
-)
+_ONE_OF = ("coalesce", "nvl", "ifnull", "greatest", "least")
+_NUMBER_OF = ("unix_micros", "unix_millis", "unix_seconds")
+_AS_IT_IS = (",", "(", "select", "distinct", "except", "struct", "named_struct", *_ONE_OF, *_NUMBER_OF)
 """What stands before the bracket around values that are the same in every time zone."""
+_ENDS = (",", ")", "as", "from")
+"""What follows a value that is taken as it is."""
 _LISTS = ("select", "lateral")
 _AFTER_TABLES = ("where", "group", "having", "order", "sort", "union", "limit")
 
@@ -71,18 +60,40 @@ def made_of(sql: str, column: str) -> set[str]:
 def computes_with(sql: str, columns: Set[str]) -> bool:
     """Whether SQL does more with one of the columns than any time zone does alike. ``columns``: in small letters."""
     tokens = [*_tokens(sql), ","]
-    within, before = list[str](), ","
+    within, before = [_Bracket(",")], ","
     for token, after in pairwise(tokens):
         if token == "(":
-            within.append(before)
-        elif token == ")" and within:
-            within.pop()
-        elif token in columns and before != "as":
-            alone = before in (",", "(", ".", "select", "distinct") and after in (",", ")", "as", "from")
-            if not alone or not all(each in _AS_IT_IS for each in within):
+            within.append(_Bracket(before))
+        elif token == ")" and len(within) > 1:
+            inner = within.pop()
+            if inner.mixed or (inner.instant and inner.before not in _NUMBER_OF and after not in _ENDS):
                 return True
+            within[-1].instant |= inner.instant and inner.before not in _NUMBER_OF
+            within[-1].text |= inner.text
+        elif token in columns and before != "as":
+            alone = before in (",", "(", ".", "select", "distinct") and after in _ENDS
+            if not alone or not all(each.before in _AS_IT_IS for each in within):
+                return True
+            within[-1].instant = True
+        elif token in ("''", "date", "timestamp"):
+            within[-1].text = True
         before = token
     return False
+
+
+@dataclass
+class _Bracket:
+    """A part of SQL in brackets. ``before``: what stands before it."""
+
+    before: str
+    instant: bool = False
+    """Whether a time is in it, as it is."""
+    text: bool = False
+
+    @property
+    def mixed(self) -> bool:
+        """Whether a text, or a date, becomes a time beside another one, or the other way round: by the zone."""
+        return self.instant and self.text and self.before in _ONE_OF
 
 
 def begun_with(sql: str, column: str) -> set[str]:

@@ -256,10 +256,12 @@ def _missed(
     if now is None:
         return ()
     keeps = shortest_kept(position.tombstones_kept, now)
-    seen = {topic: seen_to(position, topic, held.looked_at) for topic in keeps}
+    names = {*keeps, *(range_.topic for range_ in waiting)}
+    seen = {topic: seen_to(position, topic, held.looked_at) for topic in names}
     # Not every look of this run is followed by a plan, so the position doesn't know what all of them have said.
-    keeps = shortest_kept(keeps, kept_after({}, keeps.keys(), seen, held))
-    late = {topic: time for topic, time in seen.items() if time is None or held.looked_at - time >= keeps[topic]}
+    keeps = shortest_kept(keeps, kept_after({}, names, seen, held))
+    late = {topic: seen[topic] for topic in keeps}
+    late = {topic: time for topic, time in late.items() if time is None or held.looked_at - time >= keeps[topic]}
     missed = tuple(range_ for range_ in waiting if range_.topic in late)
     if missed and not continue_on_data_loss:
         late = {range_.topic: late[range_.topic] for range_ in missed}

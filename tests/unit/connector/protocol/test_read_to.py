@@ -312,9 +312,12 @@ def test_what_was_stored_for_a_shorter_time_is_stored_anew_in_time() -> None:
         assert not wants_renewal(known, known, lambda _, now=now: now, kafka)
 
 
-def by_run(looks: Looks, now: datetime, ends: int, kept: timedelta, open_since: datetime | None = None) -> TopicsHeld:
+def by_run(
+    looks: Looks, now: datetime, ends: int, kept: timedelta | None, open_since: datetime | None = None
+) -> TopicsHeld:
     open_ = {"a": HeldBack(3, open_since)} if open_since is not None else {}
-    return looks.after(keeping(held({A: ends}, now, **open_), a=kept))
+    """``kept`` None: the topic isn't compacted."""
+    return looks.after(keeping(held({A: ends}, now, **open_), **({"a": kept} if kept is not None else {})))
 
 
 def test_a_raised_time_counts_also_where_a_transaction_is_open_at_each_look() -> None:
@@ -348,6 +351,15 @@ def test_a_look_that_no_plan_followed_counts() -> None:
     now = by_run(looks, BEGAN + 2 * HOUR, 110, DAY)
     with pytest.raises(OffsetsLost, match=r"a-0 \[100, 110\).*\(a: 1:00:00"):
         resume(position, now, Offsets, lambda _: {}, kept=lambda _: {"a": DAY})
+
+
+def test_so_does_one_in_between_that_alone_saw_the_topic_compacted() -> None:
+    looks = Looks(lambda _: True)
+    position = looked(stands({A: 100}, BEGAN), Offsets({A: 100}), by_run(looks, BEGAN, 100, None))
+    by_run(looks, BEGAN + HOUR / 2, 110, HOUR)
+    now = by_run(looks, BEGAN + 2 * HOUR, 110, None)
+    with pytest.raises(OffsetsLost, match=r"a-0 \[100, 110\).*\(a: 1:00:00"):
+        resume(position, now, Offsets, lambda _: {}, kept=lambda _: {})
 
 
 def test_a_time_that_a_later_look_saw_counts_where_an_epoch_reaches_the_ends_of_an_earlier_one() -> None:
