@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaConsumer
-from kafka.errors import CorruptRecordError, OffsetOutOfRangeError, UnsupportedCodecError
+from kafka.errors import CorruptRecordError, KafkaError, OffsetOutOfRangeError, UnsupportedCodecError
 from kafka.structs import TopicPartition as KafkaPartition
 
 from sinks.kafka import client_options
-from sinks.offsets import Offsets, TopicPartition
+from sinks.offsets import TopicPartition
 
 log = logging.getLogger("lakelock.source")
 
 _BYTES = 65_536
 _SECONDS = 5.0
+
+
+_UNREADABLE = (OffsetOutOfRangeError, CorruptRecordError, UnsupportedCodecError)
+"""The first: retention has removed records, and the next look at the topics shows it."""
 
 
 @dataclass
@@ -30,6 +34,9 @@ class FewRecords:
 
     kafka: Mapping[str, str]
     """The options of Kafka's client."""
+    isolation_level: str = "read_committed"
+    passes_over: type[KafkaError] | tuple[type[KafkaError], ...] = _UNREADABLE
+    """The errors that end a sample with what it has by then."""
     _consumer: KafkaConsumer | None = None
 
     @property
@@ -39,7 +46,7 @@ class FewRecords:
             self._consumer = KafkaConsumer(
                 **{
                     **client_options(KafkaConsumer, self.kafka),
-                    "isolation_level": "read_committed",
+                    "isolation_level": self.isolation_level,
                     "enable_auto_commit": False,
                     "allow_auto_create_topics": False,
                     "auto_offset_reset": "none",
@@ -57,9 +64,13 @@ class FewRecords:
         if consumer is not None:
             consumer.close(autocommit=False)
 
-    def next(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, list[Any]]:
+    def next(
+        self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], seconds: float | None = None
+    ) -> Mapping[TopicPartition, list[Any]]:
         """A sample of the next records from ``offsets`` on; empty where only other offsets are left, as those of a
         transaction's end. Partitions that don't answer in time, or can't be read, are missing. Raises KafkaError.
+
+        ``seconds``: how long to wait for them, or else 5.
         """
         waiting = {KafkaPartition(*at): end for at, end in ends.items() if at in offsets and offsets[at] < end}
         found: dict[TopicPartition, list[Any]] = {}
@@ -69,19 +80,19 @@ class FewRecords:
             self.consumer.assign(list(waiting))
             for at in waiting:
                 self.consumer.seek(at, offsets[TopicPartition(*at)])
-            self._poll(waiting, found)
+            self._poll(waiting, found, time.monotonic() + (_SECONDS if seconds is None else seconds))
             self.consumer.unsubscribe()
         except Exception as error:
             # kafka-python's next poll of records that it couldn't read may never end.
             self.close()
-            # Retention has removed records: the next look at the topics shows it.
-            if not isinstance(error, OffsetOutOfRangeError | CorruptRecordError | UnsupportedCodecError):
+            if not isinstance(error, self.passes_over):
                 raise
             log.debug("the sample goes without some records: %s", type(error).__name__)
         return found
 
-    def _poll(self, waiting: dict[KafkaPartition, int], found: dict[TopicPartition, list[Any]]) -> None:
-        deadline = time.monotonic() + _SECONDS
+    def _poll(
+        self, waiting: dict[KafkaPartition, int], found: dict[TopicPartition, list[Any]], deadline: float
+    ) -> None:
         while waiting and time.monotonic() < deadline:
             for at, records in self.consumer.poll(timeout_ms=200).items():
                 found.setdefault(TopicPartition(*at), records)

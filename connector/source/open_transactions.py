@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from kafka import KafkaConsumer
 from kafka.errors import KafkaError
-from kafka.structs import TopicPartition as KafkaPartition
 
 from connector.protocol.recover import HeldBack
+from connector.source.few_records import FewRecords
 from sinks.event_time import time_at
-from sinks.kafka import client_options
 from sinks.kafka.leaders import End
 from sinks.offsets import TopicPartition
 from sinks.plurals import plural
@@ -24,7 +21,6 @@ log = logging.getLogger("lakelock.source")
 _LONG = timedelta(minutes=1)
 """Producers that end their transactions do so sooner."""
 _SECONDS = 2.0
-_BYTES = 65_536
 
 
 @dataclass
@@ -36,7 +32,12 @@ class OpenTransactions:
     _told: set[TopicPartition] = field(default_factory=set)
     _known: dict[TopicPartition, tuple[int, datetime | None]] = field(default_factory=dict)
     """Where committed reading ends in a partition -> since when."""
-    _consumer: KafkaConsumer | None = None
+    _few: FewRecords = field(init=False)
+
+    def __post_init__(self) -> None:
+        # A broker that is away, a user that may describe the topic and not read it, or a topic that was made again:
+        # without the time the look says less, and is right all the same.
+        self._few = FewRecords(self.kafka, "read_uncommitted", passes_over=KafkaError)
 
     def held_back(self, ends: Mapping[TopicPartition, End]) -> dict[TopicPartition, HeldBack]:
         """What they hold back, for the partitions that have one."""
@@ -63,9 +64,7 @@ class OpenTransactions:
 
     def close(self) -> None:
         """Close the connection. The next question connects again."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close(autocommit=False)
+        self._few.close()
 
     def _since(self, stable: Mapping[TopicPartition, int]) -> dict[TopicPartition, datetime | None]:
         """Kafka's timestamp of the first record of the oldest transaction of each partition; None: it has none.
@@ -73,40 +72,6 @@ class OpenTransactions:
         ``stable``: the offset of that record, where committed reading ends. Partitions that don't answer in time, or
         can't be read, are missing.
         """
-        found: dict[TopicPartition, datetime | None] = {}
-        try:
-            consumer = self._connected()
-            deadline = time.monotonic() + _SECONDS
-            consumer.assign([KafkaPartition(*at) for at in stable])
-            for at, offset in stable.items():
-                consumer.seek(KafkaPartition(*at), offset)
-            while len(found) < len(stable) and time.monotonic() < deadline:
-                for at, records in consumer.poll(timeout_ms=200).items():
-                    millis = records[0].timestamp
-                    first = time_at(millis * 1000) if millis >= 0 else None
-                    found.setdefault(TopicPartition(*at), first)
-            consumer.unsubscribe()
-        except Exception as error:
-            # kafka-python's next poll of records that it couldn't read may never end.
-            self.close()
-            # A broker that is away, a user that may describe the topic and not read it, or a topic that was made again:
-            # without the time the look says less, and is right all the same.
-            if not isinstance(error, KafkaError):
-                raise
-            log.debug("no time of the open transactions: %s", type(error).__name__)
-        return found
-
-    def _connected(self) -> KafkaConsumer:
-        if self._consumer is None:
-            self._consumer = KafkaConsumer(
-                **{
-                    **client_options(KafkaConsumer, self.kafka),
-                    "isolation_level": "read_uncommitted",
-                    "enable_auto_commit": False,
-                    "allow_auto_create_topics": False,
-                    "auto_offset_reset": "none",
-                    "max_partition_fetch_bytes": _BYTES,
-                    "fetch_max_wait_ms": 100,
-                }
-            )
-        return self._consumer
+        behind = {at: offset + 1 for at, offset in stable.items()}
+        first = {at: records[0] for at, records in self._few.next(stable, behind, _SECONDS).items() if records}
+        return {at: time_at(each.timestamp * 1000) if each.timestamp >= 0 else None for at, each in first.items()}

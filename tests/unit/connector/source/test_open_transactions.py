@@ -7,7 +7,7 @@ import pytest
 from kafka.errors import CorruptRecordError, KafkaConnectionError, KafkaError, TopicAuthorizationFailedError
 
 from connector.config import Source as Options
-from connector.source import open_transactions
+from connector.source import few_records
 from connector.source.topics import KafkaSource
 from sinks.event_time import time_at
 from sinks.kafka.leaders import End
@@ -37,6 +37,7 @@ def test_a_look_that_may_not_read_the_first_record_of_a_transaction_goes_without
             seek=lambda *_: None,
             unsubscribe=lambda: None,
             poll=poll,
+            position=lambda _: 7,
             close=lambda autocommit: closed.append(1),
         )
 
@@ -44,8 +45,8 @@ def test_a_look_that_may_not_read_the_first_record_of_a_transaction_goes_without
     monkeypatch.setattr(KafkaSource, "_admin", SimpleNamespace(describe_topics=lambda _: [described]))
     monkeypatch.setattr("connector.source.topics.log_ends", lambda *_: {AT: End(7, 2, 1)})
     monkeypatch.setattr("connector.source.topics.log_beginnings", lambda *_: {AT: 0})
-    monkeypatch.setattr(open_transactions, "KafkaConsumer", consumer)
-    monkeypatch.setattr(open_transactions, "client_options", lambda *_: {})
+    monkeypatch.setattr(few_records, "KafkaConsumer", consumer)
+    monkeypatch.setattr(few_records, "client_options", lambda *_: {})
     source = KafkaSource(Options.model_validate({"topics": ["t"], "kafka": {"bootstrap.servers": "b:9092"}}))
     held = source.look()
     assert (held.held_back[AT].since, held.complete_to(None), len(closed)) == (None, None, 0 if at_once else 1)
