@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from connector.audit.missed import missed_before
 from sinks.errors import UnsupportedFormat
-from sinks.plurals import first_of, plural
+from sinks.plurals import first_of, plural, some_of
 
 FORMAT = 3
 _UNPACKED_BYTES = 256 << 20
@@ -315,7 +315,7 @@ def _skipped(at: At, begins: int) -> str:
 
 def _forgotten(partitions: Sequence[At]) -> str:
     """A weaker delivery's commit says where it began, and the group got an offset of each partition then."""
-    shown = first_of([f"{at.topic}-{at.partition}" for at in partitions], _SHOWN)
+    shown = some_of([f"{at.topic}-{at.partition}" for at in partitions], _SHOWN)
     return (
         f"The consumer group has no offset of {shown} any more, and only it knew how far the table claims to go. "
         "The claim is taken to end at the last coordinates of the table's rows."

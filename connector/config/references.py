@@ -69,11 +69,12 @@ class References:
         named = next((part for part in reversed(path) if isinstance(part, str)), "")
         if not empty or {"options", "properties", "spark"} & set(path[:-1]):
             return
+        filled = REFERENCE.sub(_NOWHERE, written)
         tested = REFERENCE.sub(lambda found: "" if found[0] in empty else _NOWHERE, written)
         nothing = named in _REQUIRED and not tested.strip()
         # In a text alone a `.` may be a pattern's.
         separator = _SEPARATORS.get(named) if named != "topics" or path[-1] != named else None
-        emptied = separator and tested and _empty(tested, separator) > _empty(_filled(written), separator)
+        emptied = separator and tested and _empty(tested, separator) > _empty(filled, separator)
         if nothing or emptied:
             where = " and ".join(reference[2:-1].replace(":", " ", 1) for reference in empty)
             self._missing(path, f"{where} is set, and empty. Give it a value, or write the option without it")
@@ -94,10 +95,6 @@ class References:
         unknown = [*self._unknown, *(dotted(fault.path) for fault in self.faults)]
         # `trigger: interval: ...` is a fault of trigger.interval.
         return [fault for fault in faults if not any(name in fault.text.replace(": ", ".") for name in unknown)]
-
-
-def _filled(written: str) -> str:
-    return REFERENCE.sub(_NOWHERE, written)
 
 
 def _empty(text: str, separator: str) -> int:

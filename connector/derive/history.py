@@ -18,6 +18,7 @@ from connector.derive.changes import (
 )
 from connector.derive.comparable import incomparable
 from connector.derive.derivation import TableDerivation
+from connector.derive.tracked_columns import tracked
 from sinks.contract import Epoch
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.history import DeltaHistory, PlainHistory
@@ -81,15 +82,12 @@ def _version_columns(records: DataFrame, sink: DeltaHistorySink) -> VersionColum
             if name not in columns:
                 raise ConfigurationError(f"{sink.option(option)}: {name!r} isn't a column of the table.")
     values = [name for name in columns if name not in sink.key]
-    if sink.track_history_column_list is not None:
-        tracked = [name for name in values if name in sink.track_history_column_list]
-    else:
-        tracked = [name for name in values if name not in (sink.track_history_except_column_list or ())]
-    for name in tracked:
+    compared = tracked(sink, values)
+    for name in compared:
         why = incomparable(records.schema[name].dataType)
         if why:
             raise ConfigurationError(
                 f"{sink.in_file}: {name!r} {why}, which can't be compared: whether it has changed can't be told.",
                 hint="Put it into track_history_except_column_list: a version then shows the last one.",
             )
-    return VersionColumns(sink.key, tracked, [name for name in values if name not in tracked])
+    return VersionColumns(sink.key, compared, [name for name in values if name not in compared])

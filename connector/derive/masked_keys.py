@@ -14,6 +14,7 @@ from connector.config import DeltaAggregateSink, DeltaHistorySink, KeyedSink, Pi
 from connector.config.sinks import SinkOptions
 from connector.config.steps import Step
 from connector.config.transform_sql import call_in, columns_in
+from connector.derive.tracked_columns import tracked
 from sinks.errors import ConfigurationError
 
 MASK = "steps.mask."
@@ -43,7 +44,7 @@ def masks_of_sink(steps: Sequence[Step], sink: SinkOptions, columns: Sequence[st
     added = aggregated(sink)
     found = masks_of(steps, [*together, *(name for name in columns if name.lower() in added)])
     # A mask that a tracked column gets or loses shows in the file. Another salt doesn't.
-    return {**_salts(steps, tracked(sink, columns)), **found}
+    return {**_salts(steps, _tracked(sink, columns)), **found}
 
 
 def aggregated(sink: SinkOptions) -> set[str]:
@@ -64,14 +65,8 @@ def aggregated(sink: SinkOptions) -> set[str]:
     return found
 
 
-def tracked(sink: SinkOptions, columns: Iterable[str]) -> Sequence[str]:
-    """Those of the ``columns`` by which a history tells whether a row has changed. None, of another table."""
-    if not isinstance(sink, DeltaHistorySink):
-        return []
-    if sink.track_history_column_list is not None:
-        return sink.track_history_column_list
-    rest = {name.lower() for name in sink.track_history_except_column_list or ()}
-    return [name for name in columns if name.lower() not in rest]
+def _tracked(sink: SinkOptions, columns: Iterable[str]) -> list[str]:
+    return tracked(sink, columns) if isinstance(sink, DeltaHistorySink) else []
 
 
 def _salts(steps: Sequence[Step], columns: Iterable[str]) -> dict[str, str]:
@@ -100,6 +95,6 @@ def refuse_other_masks(config: PipelineConfig) -> None:
 def _of_another_salt(steps: Sequence[Step], others: Sequence[Step], sink: SinkOptions) -> str | None:
     """A column of values that two flows mask by different salts."""
     masked = {name for step in steps for name in [*(step.mask or ()), *(step.rename or {}).values()]}
-    values = [*aggregated(sink), *tracked(sink, masked)]
+    values = [*aggregated(sink), *_tracked(sink, masked)]
     one, other = _salts(steps, values), _salts(others, values)
     return next((name for name in sorted(one.keys() & other.keys()) if one[name] != other[name]), None)

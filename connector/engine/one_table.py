@@ -55,7 +55,7 @@ class OneTable(Destination):
     """Whether the table and its log are small."""
     left: LeftLetters = field(default_factory=lambda: LeftLetters(None, ""))
     _uncompared: list[tuple[Epoch, Committed, int]] = field(default_factory=list, init=False, repr=False)
-    """The epoch that is committed while nobody has asked yet whether its topics are still those of its plan."""
+    """The epoch that is committed while nobody has asked yet whether its topics are still those of its plan, if any."""
 
     @property
     def takes_recreated(self) -> bool:
