@@ -69,7 +69,9 @@ class Topic:
         ends = {TopicPartition("t", p): len(records) for p, records in enumerate(self.partitions)}
         beginnings = {at: self.deleted_up_to.get(at.partition, 0) for at in ends}
         leaders = {at: len(self.leaders.get(at.partition, ())) for at in ends}
-        return TopicsHeld(Offsets(beginnings), Offsets(ends), {"t": self.id}, self.clock(), leaders, self.ends_of)
+        keeps = {"t": self.kept} if self.kept is not None else {}
+        ids, now = {"t": self.id}, self.clock()
+        return TopicsHeld(Offsets(beginnings), Offsets(ends), ids, now, leaders, self.ends_of, keeps=keeps)
 
     def ends_of(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {
@@ -90,9 +92,6 @@ class Topic:
 
     def remaining(self, held: TopicsHeld) -> Remaining:
         return lambda partitions: {at: Remains(held.beginnings[at] + self.ahead) for at in partitions}
-
-    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
-        return dict.fromkeys(topics, self.kept) if self.kept is not None else {}
 
     def deleted(self, topics: Collection[str]) -> Collection[str]:
         return {topic for topic in topics if topic == "gone"}

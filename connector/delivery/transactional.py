@@ -208,7 +208,7 @@ class _Run:
             max_records=bounded(self._size, work.max_bytes, work.topics, resumption.offsets, target.ends),
             now=datetime.now(timezone.utc),
         )
-        if epoch is None and position and known and wants_renewal(position, known, work.topics.tombstones_kept, held):
+        if epoch is None and position and known and wants_renewal(position, known, held):
             epoch = Epoch.of_no_records(known, pipeline=work.pipeline, owner=work.owner)
         return replace(epoch, expected=position) if epoch is not None else None
 

@@ -14,7 +14,6 @@ from connector.protocol.gone import with_gone
 from connector.protocol.plan import next_epoch
 from connector.protocol.read_to import times_after
 from connector.protocol.recover import (
-    Kept,
     Remaining,
     TopicsHeld,
     refuse_cut,
@@ -62,7 +61,6 @@ def epoch_of(
     position: Position | None,
     held: TopicsHeld,
     remaining: Remaining,
-    kept: Kept,
     *,
     now: datetime,
     earlier: TopicsHeld | None = None,
@@ -81,8 +79,7 @@ def epoch_of(
     ====================  ==============================================================================================
 
     ``owner`` is the run's id. ``held`` is what Kafka holds. ``remaining`` is asked what is left of partitions that have
-    lost records, and ``kept`` how long tombstones stay. ``now`` is the current time, in UTC. ``earlier``: an
-    earlier look.
+    lost records. ``now`` is the current time, in UTC. ``earlier``: an earlier look.
 
     Raises TableReplaced, and what ``refuse_other_topics`` and ``with_gone`` raise. Raises PositionMismatch if records
     between the sink's position and the batch would be missing; OffsetsLost if Kafka has removed records of the batch,
@@ -93,7 +90,7 @@ def epoch_of(
     whole = sum(end - offsets[at] for at, end in batch.end.items() if end > offsets[at])
     there = replace(held, ends=batch.end)
     new = Offsets({at: next_ for at, next_ in offsets.items() if next_ < batch.end[at]})
-    resumption = without_lost(new, position, there, remaining, kept, continue_on_data_loss=continue_on_data_loss)
+    resumption = without_lost(new, position, there, remaining, continue_on_data_loss=continue_on_data_loss)
     if new:  # a batch that the sink holds changes nothing
         resumption = with_gone(resumption, position, held, continue_on_data_loss=continue_on_data_loss)
     epoch = next_epoch(

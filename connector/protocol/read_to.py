@@ -18,7 +18,7 @@ from sinks.offsets import OffsetRange, TopicPartition
 from sinks.recreated import topic_of
 
 if TYPE_CHECKING:
-    from connector.protocol.recover import Kept, TopicsHeld
+    from connector.protocol.recover import TopicsHeld
 
 KeptSince = tuple[tuple[datetime, timedelta], ...]
 """Times of looks at a topic, in order, each with the shortest ``delete.retention.ms`` that the looks from then on have
@@ -160,18 +160,15 @@ def looked(position: Position, read: Mapping[TopicPartition, int], held: TopicsH
     return replace(position, **times_after(position, (), read, held, held.looked_at)._asdict())
 
 
-def wants_renewal(stored: Position, known: Position, kept: Kept, held: TopicsHeld) -> bool:
+def wants_renewal(stored: Position, known: Position, held: TopicsHeld) -> bool:
     """Whether the times that the sink has stored are to be replaced by those that are ``known``, though there is no
     record to read. Else a topic that rests for ``delete.retention.ms`` would look like a pipeline that rests.
 
     They are once half of that time has passed, for any compacted topic.
     """
-    topics = topics_with_rows(stored) & held.ids.keys()
-    now = kept(topics) if topics else None
-    keeps = shortest_kept(stored.tombstones_kept, now) if now is not None else {}
-    for topic, time in keeps.items():
-        if topic not in topics:
-            continue
+    keeps = shortest_kept(stored.tombstones_kept, held.keeps) if held.keeps is not None else {}
+    for topic in topics_with_rows(stored) & held.ids.keys() & keeps.keys():
+        time = keeps[topic]
         old, new = (seen_to(each, topic, held.looked_at) for each in (stored, known))
         if time >= _SHORT and new is not None and (old is None or new - old >= time / 2):
             return True

@@ -64,7 +64,8 @@ class TopicsHeld:
     begins: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """To be called where the pipeline has no position yet: topics that it lacks now won't be missed later."""
     keeps: Mapping[str, timedelta] | None = field(default_factory=dict)
-    """See ``Kept``, of all these topics."""
+    """Of the compacted topics, how long Kafka keeps a tombstone there. None: no sink has deletes, so that none can be
+    missed, whatever an earlier file has stored."""
     kept_since: Mapping[str, KeptSince] = field(default_factory=dict)
     """What this look and the earlier ones of its run have said of each topic."""
 
@@ -106,11 +107,6 @@ class Remains:
     """Kafka's timestamp of the oldest record. None: there is no record."""
 
 
-Kept = Callable[[Collection[str]], "Mapping[str, timedelta] | None"]
-"""Of these topics the compacted ones, and how long Kafka keeps a tombstone there. None: no sink has deletes, so that
-none can be missed, whatever an earlier file has stored."""
-
-
 Remaining = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Remains]]
 
 
@@ -137,7 +133,6 @@ def resume(
     remaining: Remaining,
     *,
     began: Callable[[], Offsets] = Offsets,
-    kept: Kept = lambda _: None,
     continue_on_data_loss: bool = False,
 ) -> Resumption:
     """The next offset of every partition.
@@ -166,7 +161,7 @@ def resume(
         if next_ > held.ends[at]:
             raise _log_was_cut(at, next_, held)
     refuse_cut(position, held)
-    return without_lost(resumed, position, held, remaining, kept, continue_on_data_loss=continue_on_data_loss)
+    return without_lost(resumed, position, held, remaining, continue_on_data_loss=continue_on_data_loss)
 
 
 class Starts(Protocol):
@@ -184,10 +179,6 @@ class Starts(Protocol):
         """A function that tells what is left of partitions that have lost records."""
         ...
 
-    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta] | None:
-        """See ``Kept``."""
-        ...
-
 
 def resumed(position: Position | None, held: TopicsHeld, topics: Starts, *, continue_on_data_loss: bool) -> Resumption:
     """As ``resume``, with what ``topics`` answers."""
@@ -197,7 +188,6 @@ def resumed(position: Position | None, held: TopicsHeld, topics: Starts, *, cont
         topics.starting(held),
         topics.remaining(held),
         began=topics.began(held),
-        kept=topics.tombstones_kept,
         continue_on_data_loss=continue_on_data_loss,
     )
 
@@ -207,7 +197,6 @@ def without_lost(
     position: Position | None,
     held: TopicsHeld,
     remaining: Remaining,
-    kept: Kept,
     *,
     continue_on_data_loss: bool,
 ) -> Resumption:
@@ -226,23 +215,24 @@ def without_lost(
     # Records that are left out on purpose count as lost too.
     skipped = [replace(gap, end=max(gap.end, min(remains[gap.at].start, held.ends[gap.at]))) for gap in lost]
     offsets = Offsets({**offsets, **{gap.at: gap.end for gap in skipped}})
-    missed = _missed(offsets, position, held, kept, continue_on_data_loss=continue_on_data_loss)
+    missed = _missed(offsets, position, held, continue_on_data_loss=continue_on_data_loss)
     return Resumption(offsets, tuple(skipped), missed)
 
 
 def _missed(
-    offsets: Offsets, position: Position | None, held: TopicsHeld, kept: Kept, *, continue_on_data_loss: bool
+    offsets: Offsets, position: Position | None, held: TopicsHeld, *, continue_on_data_loss: bool
 ) -> tuple[OffsetRange, ...]:
     """What is still to be read of compacted topics, if deletes of rows in the sink may be gone from it.
 
-    Kafka removes what is older of a tombstone's key first, and the tombstone itself only ``kept`` later. So one that
-    was written, or whose row was read, after some time is there until that time plus ``kept``. See ``read_to.seen_to``.
-    What the topic says by now is too long for tombstones from before somebody raised it, so what is stored counts too.
+    Kafka removes what is older of a tombstone's key first, and the tombstone itself only delete.retention.ms later. So
+    one that was written, or whose row was read, after some time is there for so long at least. See ``read_to.seen_to``.
+    What the topic says by now is too long for tombstones from before somebody raised it. So the shortest time counts
+    of those that are stored, and that looks of this run have said: not every look is followed by a plan.
     A consumer group has no such time: of a weaker delivery nobody knows.
 
     Raises OffsetsLost if there are such ranges, unless ``continue_on_data_loss``.
     """
-    if position is None or position.delivery != "transactional":
+    if position is None or position.delivery != "transactional" or held.keeps is None:
         return ()
     topics = topics_with_rows(position)
     # What has been passed is passed up to its end, in as many epochs as it takes.
@@ -252,19 +242,15 @@ def _missed(
         for at, next_ in offsets.items()
         if at.topic in topics and next_ < held.ends[at] and at not in passing
     ]
-    now = kept({range_.topic for range_ in waiting}) if waiting else None
-    if now is None:
-        return ()
-    keeps = shortest_kept(position.tombstones_kept, now)
-    names = {*keeps, *(range_.topic for range_ in waiting)}
+    names = {range_.topic for range_ in waiting}
     seen = {topic: seen_to(position, topic, held.looked_at) for topic in names}
-    # Not every look of this run is followed by a plan, so the position doesn't know what all of them have said.
-    keeps = shortest_kept(keeps, kept_after({}, names, seen, held))
-    late = {topic: seen[topic] for topic in keeps}
-    late = {topic: time for topic, time in late.items() if time is None or held.looked_at - time >= keeps[topic]}
+    stored = {topic: time for topic, time in position.tombstones_kept.items() if topic in names}
+    keeps = shortest_kept(stored, kept_after({}, names, seen, held))
+    late = {
+        topic: time for topic, kept in keeps.items() if (time := seen[topic]) is None or held.looked_at - time >= kept
+    }
     missed = tuple(range_ for range_ in waiting if range_.topic in late)
     if missed and not continue_on_data_loss:
-        late = {range_.topic: late[range_.topic] for range_ in missed}
         known = [time for time in late.values() if time is not None]
         raise _deletes_gone(missed, keeps, min(known) if len(known) == len(late) else None)
     return missed

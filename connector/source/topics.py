@@ -160,7 +160,7 @@ class KafkaSource:
         return cleanup_policies(self._admin, self._servers, topics)
 
     def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta] | None:
-        """See ``protocol.recover.Kept``, ``Tombstones.kept``. Raises BrokerUnreachable."""
+        """See ``TopicsHeld.keeps``, ``Tombstones.kept``. Raises BrokerUnreachable."""
         return self._tombstones.kept(self._admin, self._servers, topics) if self._with_deletes else None
 
     def _ends_of(

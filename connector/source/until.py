@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 from connector.protocol.recover import Remaining, TopicsHeld
 from connector.source.topics import KafkaSource
@@ -39,10 +39,6 @@ class Until:
     def remaining(self, held: TopicsHeld) -> Remaining:
         """See ``KafkaSource.remaining``."""
         return self.topics.remaining(held)
-
-    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta] | None:
-        """See ``KafkaSource.tombstones_kept``."""
-        return self.topics.tombstones_kept(topics)
 
     def record_bytes(self, offsets: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
         """See ``KafkaSource.record_bytes``."""

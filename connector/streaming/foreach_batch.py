@@ -195,7 +195,6 @@ class _Query:
             position,
             held,
             work.topics.remaining(held),
-            work.topics.tombstones_kept,
             now=datetime.now(timezone.utc),
             earlier=self._look,
             continue_on_data_loss=work.continue_on_data_loss,

@@ -281,11 +281,13 @@ def test_a_position_that_is_about_to_be_forgotten_is_written_again_once() -> Non
 
 
 class Quiet:
-    """A compacted topic that keeps tombstones for a day, a run of it, and hours that pass between its looks."""
+    """A compacted topic that keeps tombstones for a day, a run of it, and hours that pass between its looks.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    ``kept`` None: it isn't compacted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kept: timedelta | None = timedelta(days=1)) -> None:
         self.now = datetime(2026, 11, 27, 8, tzinfo=timezone.utc)
-        self.topic, self.table = Topic([[("a", 1)]], kept=timedelta(days=1), clock=lambda: self.now), MemoryTable()
+        self.topic, self.table = Topic([[("a", 1)]], kept=kept, clock=lambda: self.now), MemoryTable()
         monkeypatch.setattr("connector.delivery.transactional.datetime", SimpleNamespace(now=lambda _: self.now))
         run(self.topic, self.table)
 
@@ -349,8 +351,7 @@ def test_a_run_that_has_not_looked_for_that_long_still_stops(monkeypatch: pytest
 
 
 def test_where_nothing_is_compacted_no_epoch_is_without_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    quiet = Quiet(monkeypatch)
-    quiet.topic.kept = None
+    quiet = Quiet(monkeypatch, kept=None)
     quiet.looks([24] * 5)
     assert len(quiet.table.commits) == 1
 

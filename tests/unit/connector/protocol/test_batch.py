@@ -44,9 +44,6 @@ def planned(
 ) -> Epoch | None:
     """``cut_at``: where the log of leader epoch 3 ends in that of epoch 4; None: there was no election."""
 
-    def kept(topics: Collection[str]) -> dict[str, timedelta]:
-        return dict.fromkeys(topics, timedelta(days=1)) if compacted else {}
-
     held = TopicsHeld(
         beginnings or Offsets(dict.fromkeys(of.end, 0)),
         ends or of.end,
@@ -55,14 +52,14 @@ def planned(
         dict.fromkeys(of.end, 3 if cut_at is None else 4),
         lambda leaders: dict.fromkeys(leaders, cut_at or 0),
         held_back or {},
-        keeps=kept(["t"]),
+        keeps={"t": timedelta(days=1)} if compacted else {},
     )
 
     def remaining(partitions: Collection[TopicPartition]) -> dict[TopicPartition, Remains]:
         return {at: Remains(held.beginnings[at]) for at in partitions}
 
     return epoch_of(
-        of, "p", "run", position, held, remaining, kept, now=NOW, earlier=earlier, continue_on_data_loss=continue_
+        of, "p", "run", position, held, remaining, now=NOW, earlier=earlier, continue_on_data_loss=continue_
     )
 
 

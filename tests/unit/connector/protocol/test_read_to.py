@@ -1,6 +1,6 @@
 """Up to which time deletes of each topic are seen: never later than the truth, whatever looks lack."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -28,15 +28,12 @@ def held(ends: Mapping[TopicPartition, int], now: datetime, **open_: HeldBack) -
     return TopicsHeld(Offsets(dict.fromkeys(ends, 0)), Offsets(ends), ids, now, held_back=back)
 
 
-def a_day(topics: Collection[str]) -> Mapping[str, timedelta]:
-    return dict.fromkeys(topics, DAY)
-
-
 def after(
     position: Position | None, kafka: TopicsHeld, *, goes_on: bool = False, max_records: int = 10**6
 ) -> Position | None:
     """The position after the next epoch of topics that keep tombstones for a day. None: there is no epoch."""
-    found = resume(position, kafka, Offsets, lambda _: {}, kept=a_day, continue_on_data_loss=goes_on)
+    a_day = replace(kafka, keeps=dict.fromkeys(kafka.ids, DAY))
+    found = resume(position, a_day, Offsets, lambda _: {}, continue_on_data_loss=goes_on)
     now = kafka.looked_at
     epoch = next_epoch("p", "run", position, found, kafka, max_records=max_records, now=now)
     return epoch.position() if epoch is not None else None
@@ -174,21 +171,20 @@ def test_the_time_is_stored_anew_once_half_of_what_tombstones_stay_has_passed() 
         kafka = held(stored.offsets, BEGAN + hours * HOUR, **open_)
         known = looked(stored, stored.offsets, kafka)
         kept = {"a": 7 * DAY, "b": DAY} if of is None else of
-        return wants_renewal(
-            stored, known, lambda topics: {topic: kept[topic] for topic in topics & kept.keys()}, kafka
-        )
+        return wants_renewal(stored, known, keeping(kafka, **kept))
 
     assert [wants(hours) for hours in (0, 11.9, 12, 500)] == [False, False, True, True]
     assert not wants(500, of={}), "no topic is compacted, or the sinks take no deletes"
     assert not wants(500, of={"b": DAY}, b=HeldBack(3, BEGAN)), "there would be nothing new in it"
     assert not wants(1, of={"a": timedelta(0)}), "not with every look"
     gone = held({A: 10}, BEGAN + DAY)
-    asked = list[Collection[str]]()
-    wants_renewal(stored, stored, lambda topics: asked.append(topics) or {}, gone)
-    assert asked == [{"a"}]
+    passed = replace(stored, read_to=BEGAN + DAY)
+    assert [wants_renewal(stored, passed, keeping(gone, **{topic: HOUR})) for topic in "ab"] == [True, False]
     unknown = replace(stored, read_to=None, began_at=None)
     kafka = held(stored.offsets, BEGAN)
-    assert wants_renewal(unknown, looked(unknown, stored.offsets, kafka), a_day, kafka), "a version that stored none"
+    assert wants_renewal(unknown, looked(unknown, stored.offsets, kafka), keeping(kafka, a=DAY, b=DAY)), (
+        "a version that stored none"
+    )
 
 
 def test_a_topic_that_is_made_again_has_rows_of_its_keys_from_before_that() -> None:
@@ -226,7 +222,7 @@ def test_a_topic_that_is_made_again_is_no_older_than_the_last_look_that_found_no
     """Not where the user may not see whether there is one. One that wasn't compacted isn't asked for."""
     position = stands({A: 100, B: 50}, BEGAN)
     looks, there = Looks(lambda _: True), held({A: 100, B: 50}, BEGAN)
-    looks.after(replace(there, keeps=a_day("ab") if compacted else {}))
+    looks.after(replace(there, keeps=dict.fromkeys("ab", DAY) if compacted else {}))
     without = held({B: 50}, BEGAN)
     assert looks.lacked_by(["b"]) == ["a"]
     assert not looks.hides("a"), "a look without rights ends the run until the topic is known to be gone"
@@ -236,7 +232,7 @@ def test_a_topic_that_is_made_again_is_no_older_than_the_last_look_that_found_no
             assert looks.hides("a")
         assert looks.lacked_by(["b"]) == (["a"] if seconds == 6 or (compacted and not hidden) else [])
     back = replace(held({A: 9, B: 50}, BEGAN + 3 * DAY + HOUR), ids={"a": "new", "b": "id-b"})
-    kafka = looks.after(back)
+    kafka = looks.after(keeping(back, a=DAY, b=DAY))
     retired = retirement("p", "run", position, kafka, {"a": "#id-a/a"}, Offsets()).position()
     if stops:
         with pytest.raises(OffsetsLost, match=r"a-0 \[0, 9\)"):
@@ -276,9 +272,9 @@ def test_what_a_topic_said_of_its_tombstones_counts_until_everything_of_it_is_re
         with pytest.raises(
             OffsetsLost, match=r"Deletes since .* a-0 \[100, 110\).*\(a: 1 day, 0:00:00; the"
         ) as refused:
-            resume(first, keeping(late, **now), Offsets, lambda _: {}, kept=lambda _, now=now: now)
+            resume(first, keeping(late, **now), Offsets, lambda _: {})
         assert "or raise delete.retention.ms." not in refused.value.hint
-        found = resume(first, late, Offsets, lambda _: {}, kept=lambda _, now=now: now, continue_on_data_loss=True)
+        found = resume(first, keeping(late, **now), Offsets, lambda _: {}, continue_on_data_loss=True)
         assert found.missed == (OffsetRange("a", 0, 100, 110),)
         part = next_epoch("p", "run", first, found, keeping(late, **now), max_records=3, now=late.looked_at)
         assert part is not None
@@ -287,7 +283,7 @@ def test_what_a_topic_said_of_its_tombstones_counts_until_everything_of_it_is_re
         assert whole is not None
         assert whole.tombstones_kept == now
     without = replace(first, tombstones_kept={})
-    assert resume(without, late, Offsets, lambda _: {}, kept=lambda _: {"a": 7 * DAY}).missed == (), "of an old commit"
+    assert resume(without, keeping(late, a=7 * DAY), Offsets, lambda _: {}).missed == (), "of an old commit"
 
 
 def test_the_shortest_time_counts_of_several_and_a_topic_out_of_the_file_keeps_its_own() -> None:
@@ -308,8 +304,8 @@ def test_what_was_stored_for_a_shorter_time_is_stored_anew_in_time() -> None:
     for now in ({"a": 9 * DAY}, {}):
         kafka = keeping(held({A: 100}, BEGAN + DAY / 2), **now)
         known = looked(stored, stored.offsets, kafka)
-        assert wants_renewal(stored, known, lambda _, now=now: now, kafka)
-        assert not wants_renewal(known, known, lambda _, now=now: now, kafka)
+        assert wants_renewal(stored, known, kafka)
+        assert not wants_renewal(known, known, kafka)
 
 
 def by_run(
@@ -335,9 +331,9 @@ def test_a_raised_time_counts_also_where_a_transaction_is_open_at_each_look() ->
     known = looked(position, first.ends, next_)
     assert known.tombstones_kept == {"a": 7 * DAY}
     rested = by_run(looks, BEGAN + 3 * HOUR, 110, 7 * DAY)
-    assert resume(known, rested, Offsets, lambda _: {}, kept=lambda _: {"a": 7 * DAY}).missed == ()
+    assert resume(known, rested, Offsets, lambda _: {}).missed == ()
     with pytest.raises(OffsetsLost, match=r"\(a: 1:00:00; the shortest that was seen since then\)"):
-        resume(position, rested, Offsets, lambda _: {}, kept=lambda _: {"a": 7 * DAY})
+        resume(position, rested, Offsets, lambda _: {})
     looks.pause()
     again = by_run(looks, BEGAN + 4 * HOUR, 110, 7 * DAY, BEGAN + 4 * HOUR - second)
     assert looked(position, again.ends, again).tombstones_kept == {"a": HOUR}, "another process may have run meanwhile"
@@ -350,7 +346,7 @@ def test_a_look_that_no_plan_followed_counts() -> None:
     by_run(looks, BEGAN + HOUR / 2, 110, HOUR)
     now = by_run(looks, BEGAN + 2 * HOUR, 110, DAY)
     with pytest.raises(OffsetsLost, match=r"a-0 \[100, 110\).*\(a: 1:00:00"):
-        resume(position, now, Offsets, lambda _: {}, kept=lambda _: {"a": DAY})
+        resume(position, now, Offsets, lambda _: {})
 
 
 def test_so_does_one_in_between_that_alone_saw_the_topic_compacted() -> None:
@@ -359,7 +355,7 @@ def test_so_does_one_in_between_that_alone_saw_the_topic_compacted() -> None:
     by_run(looks, BEGAN + HOUR / 2, 110, HOUR)
     now = by_run(looks, BEGAN + 2 * HOUR, 110, None)
     with pytest.raises(OffsetsLost, match=r"a-0 \[100, 110\).*\(a: 1:00:00"):
-        resume(position, now, Offsets, lambda _: {}, kept=lambda _: {})
+        resume(position, now, Offsets, lambda _: {})
 
 
 def test_a_time_that_a_later_look_saw_counts_where_an_epoch_reaches_the_ends_of_an_earlier_one() -> None:
@@ -368,7 +364,7 @@ def test_a_time_that_a_later_look_saw_counts_where_an_epoch_reaches_the_ends_of_
     by_run(looks, BEGAN + HOUR / 4, 800, HOUR)
     newest = by_run(looks, BEGAN + HOUR / 2, 900, DAY)
     known = looked(stands({A: 100}, BEGAN), Offsets({A: 100}), newest)
-    found = resume(known, newest, Offsets, lambda _: {}, kept=lambda _: {"a": DAY})
+    found = resume(known, newest, Offsets, lambda _: {})
     seen = target.that_knows(newest)
     epoch = next_epoch("p", "run", known, found, seen, max_records=999, now=newest.looked_at)
     assert epoch is not None
@@ -401,9 +397,9 @@ def test_no_delete_is_missed_where_no_sink_has_deletes_any_more() -> None:
     """A keyed table has left the file: what stays takes no deletes, whatever the coordinator log has stored."""
     position = replace(stands({A: 100}, BEGAN), tombstones_kept={"a": DAY})
     late = replace(held({A: 110}, BEGAN + 3 * DAY), keeps=None)
-    found = resume(position, late, Offsets, lambda _: {}, kept=lambda _: None)
+    found = resume(position, late, Offsets, lambda _: {})
     assert found.missed == ()
     epoch = next_epoch("p", "run", position, found, late, max_records=99, now=late.looked_at)
     assert epoch is not None
     assert epoch.tombstones_kept == {}
-    assert not wants_renewal(position, epoch.position(), lambda _: None, late)
+    assert not wants_renewal(position, epoch.position(), late)

@@ -1,4 +1,4 @@
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from connector.protocol.plan import next_epoch
 from connector.protocol.recover import (
     HeldBack,
-    Kept,
     Remaining,
     Remains,
     Resumption,
@@ -233,19 +232,20 @@ def test_offsets_that_a_group_has_forgotten_are_not_those_of_the_hand_over() -> 
     assert reached(stood, Offsets(), again, "g") == stood.offsets  # it was recreated, which is told as such
 
 
-def kept_for(seconds: int) -> Kept:
-    return lambda topics: dict.fromkeys(topics & {"t"}, timedelta(seconds=seconds))
+def kept_for(seconds: int) -> Mapping[str, timedelta]:
+    return {"t": timedelta(seconds=seconds)}
 
 
-def late(position: Position, kafka: TopicsHeld, kept: Kept) -> tuple[OffsetRange, ...]:
+def late(position: Position, kafka: TopicsHeld, kept: Mapping[str, timedelta]) -> tuple[OffsetRange, ...]:
     """What may lack deletes. Where there is any, a run stops, unless the user lets it go on."""
-    found = resume(position, kafka, never, left(), kept=kept, continue_on_data_loss=True)
+    kafka = replace(kafka, keeps=kept)
+    found = resume(position, kafka, never, left(), continue_on_data_loss=True)
     if found.missed:
         with pytest.raises(OffsetsLost, match="may be gone from compacted topics") as refused:
-            resume(position, kafka, never, left(), kept=kept)
+            resume(position, kafka, never, left())
         assert "`source: {on_data_loss: continue}` and `trigger: available_now`" in refused.value.hint
     else:
-        assert resume(position, kafka, never, left(), kept=kept) == found
+        assert resume(position, kafka, never, left()) == found
     return found.missed
 
 
@@ -293,7 +293,7 @@ def test_where_no_delete_can_be_missing_a_run_goes_on_however_late_it_is() -> No
     for each in goes_on:
         assert late(each, kafka, day) == ()
     assert late(replace(position, missed=(OffsetRange("t", 0, 3, 5),)), kafka, day) == (everything,)
-    assert late(position, kafka, lambda _: {}) == (), "not compacted"
+    assert late(position, kafka, {}) == (), "not compacted"
 
 
 def test_an_epoch_keeps_what_it_was_too_late_for_and_when_its_pipeline_began() -> None:
@@ -303,7 +303,7 @@ def test_an_epoch_keeps_what_it_was_too_late_for_and_when_its_pipeline_began() -
     assert (first.position().began_at, first.read_to) == (WROTE, None)
     later = WROTE + timedelta(days=1)
     kafka = replace(kafka, asked_at=later)
-    passed = resume(first.position(), kafka, never, left(), kept=kept_for(60), continue_on_data_loss=True)
+    passed = resume(first.position(), replace(kafka, keeps=kept_for(60)), never, left(), continue_on_data_loss=True)
     second = next_epoch("p", "o", first.position(), passed, kafka, max_records=2, now=later)
     assert second is not None
     stands = second.position()

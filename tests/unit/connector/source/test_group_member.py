@@ -2,9 +2,9 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -196,9 +196,6 @@ class Source:
 
     def remaining(self, held: TopicsHeld) -> Remaining:
         return lambda partitions: {at: Remains(held.beginnings[at]) for at in partitions}
-
-    def tombstones_kept(self, topics: Collection[str]) -> Mapping[str, timedelta]:
-        return {}
 
 
 @dataclass
