@@ -27,6 +27,8 @@ class Differences:
     """Column that the table lacks -> its type."""
     wider: dict[str, str] = field(default_factory=dict)
     """Column whose type in the table is narrower and fits into the rows' type -> both types."""
+    rounded: list[str] = field(default_factory=list)
+    """Those of ``wider`` whose numbers are rounded to another place by now: FLOAT that has become DOUBLE."""
     narrower: dict[str, str] = field(default_factory=dict)
     """Column whose type in the rows is narrower and fits into the table's type -> both types."""
     others: dict[str, str] = field(default_factory=dict)
@@ -40,7 +42,7 @@ def differences(table: StructType, rows: StructType) -> Differences:
 
 
 def _compare(table: DataType, rows: DataType, path: str, found: Differences) -> None:
-    from pyspark.sql.types import ArrayType, MapType, StructType
+    from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType
 
     if isinstance(table, StructType) and isinstance(rows, StructType):
         there = {each.name.lower(): each.dataType for each in table}
@@ -58,6 +60,8 @@ def _compare(table: DataType, rows: DataType, path: str, found: Differences) -> 
     elif sql_type(table).lower() != sql_type(rows).lower():
         group = found.wider if _holds(rows, table) else found.narrower if _holds(table, rows) else found.others
         group[path] = f"is {sql_type(table)} in the table, {sql_type(rows)} in the pipeline"
+        if isinstance(table, FloatType) and isinstance(rows, DoubleType):
+            found.rounded.append(path)
 
 
 def _holds(wide: DataType, narrow: DataType) -> bool:

@@ -311,8 +311,8 @@ def test_what_was_stored_for_a_shorter_time_is_stored_anew_in_time() -> None:
 def by_run(
     looks: Looks, now: datetime, ends: int, kept: timedelta | None, open_since: datetime | None = None
 ) -> TopicsHeld:
-    open_ = {"a": HeldBack(3, open_since)} if open_since is not None else {}
     """``kept`` None: the topic isn't compacted."""
+    open_ = {"a": HeldBack(3, open_since)} if open_since is not None else {}
     return looks.after(keeping(held({A: ends}, now, **open_), **({"a": kept} if kept is not None else {})))
 
 
@@ -339,21 +339,13 @@ def test_a_raised_time_counts_also_where_a_transaction_is_open_at_each_look() ->
     assert looked(position, again.ends, again).tombstones_kept == {"a": HOUR}, "another process may have run meanwhile"
 
 
-def test_a_look_that_no_plan_followed_counts() -> None:
-    """As a run with target_latency looks while it waits."""
+@pytest.mark.parametrize("otherwise", [DAY, None], ids=["compacted", "not compacted"])
+def test_a_look_that_no_plan_followed_counts(otherwise: timedelta | None) -> None:
+    """As a run with target_latency looks while it waits. It may alone have seen the topic compacted."""
     looks = Looks(lambda _: True)
-    position = looked(stands({A: 100}, BEGAN), Offsets({A: 100}), by_run(looks, BEGAN, 100, DAY))
+    position = looked(stands({A: 100}, BEGAN), Offsets({A: 100}), by_run(looks, BEGAN, 100, otherwise))
     by_run(looks, BEGAN + HOUR / 2, 110, HOUR)
-    now = by_run(looks, BEGAN + 2 * HOUR, 110, DAY)
-    with pytest.raises(OffsetsLost, match=r"a-0 \[100, 110\).*\(a: 1:00:00"):
-        resume(position, now, Offsets, lambda _: {})
-
-
-def test_so_does_one_in_between_that_alone_saw_the_topic_compacted() -> None:
-    looks = Looks(lambda _: True)
-    position = looked(stands({A: 100}, BEGAN), Offsets({A: 100}), by_run(looks, BEGAN, 100, None))
-    by_run(looks, BEGAN + HOUR / 2, 110, HOUR)
-    now = by_run(looks, BEGAN + 2 * HOUR, 110, None)
+    now = by_run(looks, BEGAN + 2 * HOUR, 110, otherwise)
     with pytest.raises(OffsetsLost, match=r"a-0 \[100, 110\).*\(a: 1:00:00"):
         resume(position, now, Offsets, lambda _: {})
 
