@@ -278,7 +278,11 @@ def test_the_case_of_a_name_is_no_difference(lake: Lake, topic: Topic) -> None:
         ("a INT, b STRING", "B STRING, A INT", {}),
         ("a INT", "a INT, b STRING", {"new": ["b"]}),
         ("a INT, b STRING", "a INT", {}),
-        ("a TINYINT, b FLOAT, c DECIMAL(5,2)", "a BIGINT, b DOUBLE, c DECIMAL(8,3)", {"wider": ["a", "b", "c"]}),
+        (
+            "a TINYINT, b FLOAT, c DECIMAL(5,2)",
+            "a BIGINT, b DOUBLE, c DECIMAL(8,3)",
+            {"wider": ["a", "b", "c"], "rounded": ["b"]},
+        ),
         ("a BIGINT", "a INT", {"narrower": ["a"]}),
         ("a INT", "a STRING", {"others": ["a"]}),
         ("a INT", "a DOUBLE", {"others": ["a"]}),
