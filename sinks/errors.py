@@ -246,7 +246,8 @@ class PreparedLost(SinkError):
 
 
 class Diverged(SinkError):
-    """Raised when a decided epoch that is partly committed gives other rows when it is read from Kafka again."""
+    """Raised when a decided epoch that is partly committed gives other rows when it is read from Kafka again, or would
+    be committed by other options than those that have reduced its rows."""
 
 
 class NotFolded(SinkError):

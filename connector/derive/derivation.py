@@ -71,6 +71,8 @@ class TableDerivation(Derivation):
     """Before the first epoch, with what ``check`` returned."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """What the table gets when it is made."""
+    parts: Sequence[str] | None = None
+    """As in ``UpsertRule``; None: it is no upsert."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Aggregate -> what its states depend on without showing it: see ``Monoid.depends_on``."""
     shape: Shape = field(default_factory=Shape)

@@ -91,6 +91,7 @@ def upsert(
             marked=sink.key if rule.soft else (),
             patched=[(name, has_value(name, rule)) for name in rule.parts],
         ),
+        parts=rule.parts,
         required=sink.key,
         check=own.lacking,
         prepare_table=own.add,

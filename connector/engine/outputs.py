@@ -35,6 +35,7 @@ from sinks.delta.kept_deletes import forgotten
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.refusals import append_only
+from sinks.delta.staged_options import StagedOptions
 from sinks.delta.table import DeltaTable
 from sinks.delta.taken_back import TakesBack
 from sinks.delta.two_phase import TwoPhaseDelta
@@ -246,7 +247,9 @@ class Table:
 
     def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
         """The sink that takes part in two-phase commit."""
-        return TwoPhaseDelta(self.table, self.derivation.sink, pipeline=pipeline, back=self.back)
+        made = self.derivation
+        options = StagedOptions(made.shape, made.parts)
+        return TwoPhaseDelta(self.table, made.sink, pipeline=pipeline, back=self.back, options=options)
 
 
 @dataclass(frozen=True)

@@ -73,18 +73,14 @@ class Shape:
         other = self.differences(self._kept(table))
         if not other or not (begun() or holds_changes(table)):
             return
-        told = "; ".join(
-            f"{name if name == ZONE else self.option(name)} was {_told(was)}, and is {_told(now)} now"
-            for name, (was, now) in other.items()
-        )
         back = "Write what the table was made with"
         if ZONE in other:
             back += f" (spark: {{{ZONE}: {_told(other[ZONE][0])}}}, or in a session of yours spark.conf.set)"
         if any(name.startswith("types.") for name in other):
             back += " (cast what is counted to the type that it had, and have the table forget the text of before)"
         raise SchemaMismatch(
-            f"The rows of {table.label!r} were made with other options: {told}. A row that was made with both would be "
-            "wrong, and nothing would tell it. Nothing was written to the table.",
+            f"The rows of {table.label!r} were made with other options: {self.told(other)}. A row that was made with "
+            "both would be wrong, and nothing would tell it. Nothing was written to the table.",
             hint=f"{back}, or replay the topic into a new table: `lakelock replay FILE --into PATH`. Where both mean "
             "the same, as after a column was renamed, have the table forget it: "
             f"{forgetting_sql(table, self.pipeline)}",
@@ -117,6 +113,13 @@ class Shape:
         gone = [name for name in kept if name.startswith(_GONE_IS_CHANGED) and name not in self.texts]
         found = {name: (kept[name], self.texts.get(name)) for name in [*self.texts, *gone] if name in kept}
         return {name: both for name, both in found.items() if canonical(both[0]) != canonical(both[1])}
+
+    def told(self, other: Mapping[str, tuple[Text, Text]]) -> str:
+        """Differences in words."""
+        return "; ".join(
+            f"{name if name == ZONE else self.option(name)} was {_told(was)}, and is {_told(now)} now"
+            for name, (was, now) in other.items()
+        )
 
     def rounded_keys(self, there: StructType, wanted: StructType) -> list[str]:
         """The key's columns that Delta would widen from FLOAT to DOUBLE, as faults: the row of 0.1 would be that of

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position, Prepared, Sink, describe
 from sinks.delta.moved import about_moved_keys
+from sinks.delta.staged_options import StagedOptions
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced, PositionMismatch, PreparedLost, TableReplaced
 from sinks.spark.staging import Staging
@@ -40,13 +41,25 @@ class Rehearsed(Sink["DataFrame"], Protocol):
 class TwoPhaseDelta:
     """A Delta table in two-phase commit. The table's session must be the sink's own."""
 
-    def __init__(self, table: DeltaTable, sink: Rehearsed, *, pipeline: str, back: TakesBack | None = None) -> None:
-        """``back``: takes the table back in a rewind. None: it never is."""
+    def __init__(
+        self,
+        table: DeltaTable,
+        sink: Rehearsed,
+        *,
+        pipeline: str,
+        back: TakesBack | None = None,
+        options: StagedOptions | None = None,
+    ) -> None:
+        """``back``: takes the table back in a rewind. None: it never is. ``options``: those that the rows of ``sink``
+        are reduced by. None: there are none."""
         self.name = table.label
         self._table = table
         self._sink = sink
         self._back = back
         self._pipeline = pipeline
+        self._options = options or StagedOptions()
+        self._own = ""
+        """What this process has staged last: its options are the same."""
         self._stagings: dict[str, Staging] = {}
         self._accepts = False
         self._last: Position | None = None
@@ -71,7 +84,8 @@ class TwoPhaseDelta:
         if self._last is not None and self._table.committed_after(self._last.version):
             self._table.forget()  # somebody may have given the table another rule
         with about_moved_keys(self._table.label):
-            prepared = staging.put(rows, epoch.attempt)
+            prepared = self._options.noted(staging.put(rows, epoch.attempt))
+        self._own = prepared.receipt["staged"]
         self._sink.rehearse(staging.get(prepared), epoch)
         return prepared
 
@@ -79,7 +93,7 @@ class TwoPhaseDelta:
         """Commit the staged rows. Does nothing if this run's epoch is committed already.
 
         Raises Fenced if another run has committed this epoch or a later one, PositionMismatch if the table is at
-        another position than expected, PreparedLost if the rows are gone.
+        another position than expected, PreparedLost if the rows are gone, Diverged if other options have reduced them.
         """
         if prepared.restores is not None and self._back is not None:
             self._last = None
@@ -93,7 +107,10 @@ class TwoPhaseDelta:
                 hint="Run `lakelock recover FILE`: it says where each sink of the pipeline stands.",
             )
         try:
-            committed = self._sink.write(epoch.of_table(stands), self._staging.get(prepared))
+            rows = self._staging.get(prepared)
+            if prepared.receipt["staged"] != self._own:
+                self._options.refuse_others(self._table.label, epoch, prepared)
+            committed = self._sink.write(epoch.of_table(stands), rows)
         except PreparedLost:
             # Another process may have committed this epoch, continued, and removed the staged rows.
             stands = self._sink.position()

@@ -258,6 +258,25 @@ def test_an_epoch_is_never_mixed_from_two_versions_of_the_file(lake: Lake) -> No
 
 
 @pytest.mark.breadth
+def test_staged_rows_are_committed_by_the_options_that_reduced_them(lake: Lake) -> None:
+    """By another key, one row of several would be all that the table ever gets of them."""
+    lake.topic.send_rows([("a", 1), ("b", 2), ("a", 3)], partition=0)
+    options = two_tables(lake)
+    stopped_at(Step.DECIDED, options, epoch=1)
+    edited = two_tables(lake)
+    edited["sinks"][1]["key"] = ["k", "n"]
+    for _ in range(2):
+        with pytest.raises(Diverged, match="key was k, and is k, n now"):
+            Pipeline.from_options(edited).run()
+        assert lake.rows("upsert") == []
+    Pipeline.from_options(options).recover()
+    assert lake.rows("upsert") == [("a", 3), ("b", 2)]
+    Pipeline.from_options(edited).rewind(to_epoch=0, confirm=True)
+    Pipeline.from_options(edited).run()
+    assert lake.rows("upsert") == lake.rows("append") == [("a", 1), ("a", 3), ("b", 2)]
+
+
+@pytest.mark.breadth
 @pytest.mark.parametrize("step", [Step.BEGUN, Step.PREPARED, Step.DECIDED])
 def test_a_run_that_was_replaced_stops_wherever_it_is(lake: Lake, step: Step) -> None:
     lake.topic.send_rows(ROWS, partition=0)
