@@ -43,11 +43,20 @@ def stored_as_in(table: StructType, rows: StructType, but: Container[str]) -> Ma
     return stored
 
 
-def _nested_in_both(table: StructType, rows: StructType, but: Container[str]) -> Iterator[tuple[StructField, DataType]]:
-    """Columns of the rows, and their type in the table."""
+def are_nested(rows: StructType, but: Container[str]) -> bool:
+    """Whether any of the columns has fields, elements or entries, of which ``as_in`` may change the type."""
+    return any(isinstance(field.dataType, _nested()) for field in rows if field.name not in but)
+
+
+def _nested() -> tuple[type[DataType], ...]:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    nested = (StructType, ArrayType, MapType)
+    return StructType, ArrayType, MapType
+
+
+def _nested_in_both(table: StructType, rows: StructType, but: Container[str]) -> Iterator[tuple[StructField, DataType]]:
+    """Columns of the rows, and their type in the table."""
+    nested = _nested()
     there = {field.name.lower(): field.dataType for field in table}
     for field in rows:
         kind = there.get(field.name.lower())

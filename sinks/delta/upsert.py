@@ -37,7 +37,7 @@ from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.noted import forgotten_if_fenced, noted_by
-from sinks.delta.one_type import as_in, stored_as_in
+from sinks.delta.one_type import are_nested, as_in, stored_as_in
 from sinks.delta.proof import Proof
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
@@ -256,6 +256,8 @@ class Merges:
 
     def _alike(self, rows: DataFrame, *, grows: bool) -> DataFrame:
         """The rows with nested columns as the table has them, see ``as_in``."""
+        if not are_nested(rows.schema, _OWN):
+            return rows  # to ask for the table's schema takes Spark a while
         alike = as_in(self._table.schema, rows.schema, _OWN, grows=grows)
         return rows.selectExpr(*_selected(rows.columns, alike)) if alike else rows
 

@@ -38,14 +38,18 @@ class Staging:
 
     def put(self, rows: DataFrame, attempt: int) -> Prepared:
         """Stage rows in one Spark job, which also counts and checksums them."""
+        return self.put_and_read(rows, attempt)[0]
+
+    def put_and_read(self, rows: DataFrame, attempt: int) -> tuple[Prepared, DataFrame]:
+        """Stage rows, and give them as they are staged: a query over them reads exactly the files of the receipt."""
         name = f"{attempt:012d}-{uuid.uuid4().hex[:8]}"
         self._own.add(name)
         observed, fingerprint = fingerprinted(rows)
         observed.write.parquet(f"{self._folder}/{name}")
         found = fingerprint()
-        files = _Files.of(self._read(name, rows.schema))
+        staged, files = self._with_files(name, rows.schema)
         receipt = {"staged": name, "schema": rows.schema.json(), "files": str(files.count), "names": files.names}
-        return Prepared(found.rows, found.checksum, receipt)
+        return Prepared(found.rows, found.checksum, receipt), staged
 
     def get(self, prepared: Prepared) -> DataFrame:
         """The staged rows. Their schema is in the receipt, so no file is opened. Raises PreparedLost."""
