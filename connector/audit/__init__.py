@@ -45,7 +45,7 @@ from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, no_letters, topic_of_letters
 from connector.audit.letters_table import LettersTable, letters_table
 from connector.audit.notes import notes_on, unnamed
-from connector.audit.on_read import OnRead
+from connector.audit.on_read import on_read
 from connector.audit.records import kafka_records
 from connector.audit.remembered import ZONE, other_options, property_of, remembered
 from connector.audit.routes import audit_routes
@@ -235,17 +235,17 @@ def _pin(
         older_version=number < table.newest,
         from_earliest=config.source.start == "earliest",
     )
-    now = number == table.newest and config.merged_on_read is None
+    by_log = on_read(config, table, newest) if number == table.newest else None
+    now = number == table.newest and by_log is None
     claim, notes = with_ends(claim, notes, newest, held, upto, config.source.topics, now=now)
     notes += not_from_earliest(newest, claim, held.beginnings) if config.source.start == "earliest" else []
     notes += unnamed(newest, claim, held, upto.offsets if upto is not None else {})
-    if config.merged_on_read is not None and number == table.newest:
-        on_read = OnRead.of(table, config.name, newest)
-        notes += on_read.notes
+    if by_log is not None:
+        notes += by_log.notes
         if upto is not None and newest is not None:
-            claim = replace(claim, unknown=(*claim.unknown, *on_read.lacks(upto.holds)))
+            claim = replace(claim, unknown=(*claim.unknown, *by_log.lacks(upto.holds)))
         # As of its last fold it claims what that says.
-        upto = upto if upto is not None and on_read.folded >= upto.holds > 0 else None
+        upto = upto if upto is not None and by_log.folded >= upto.holds > 0 else None
     epoch = newest.epoch if newest else None
     if upto is not None:
         # Also where the last epochs had no rows for it, and so made no commit.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from connector.audit.claim import Metadata
+from connector.config import PipelineConfig
+from connector.config.sinks import MergedSink
 
 if TYPE_CHECKING:
     from connector.audit.table import AuditedTable
@@ -20,11 +22,12 @@ class OnRead:
     counts: bool = True
     """Whether the log's epochs count. Those of before a RESTORE don't, nor those that somebody has replaced, those of
     another table, and those beside a table whose files were set back."""
+    left: bool = False
+    """Whether the file merges on write by now, and no run has folded the log since."""
 
     @classmethod
-    def of(cls, table: AuditedTable, pipeline: str, found: Metadata | None) -> OnRead:
-        """``found``: the pipeline's newest commit to the table."""
-        log = table.change_log()
+    def of(cls, table: AuditedTable, log: AuditedTable | None, pipeline: str, found: Metadata | None) -> OnRead:
+        """``log``: the change log; ``found``: the pipeline's newest commit to the table."""
         last = log.metadata(pipeline, log.newest)[1] if log is not None else None
         counts = (
             log is not None and found is not None and last is not None
@@ -32,6 +35,11 @@ class OnRead:
             and not log.replaced_after(last) and _of_this(found, last)
         )  # fmt: skip
         return cls(found.epoch if found is not None else 0, last.epoch if last is not None else None, counts)
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether epochs that count are in the log only."""
+        return self.counts and self.logged is not None and self.logged > self.folded
 
     @property
     def notes(self) -> list[str]:
@@ -46,9 +54,11 @@ class OnRead:
             else f"{which}, which no longer {'counts' if one else 'count'}: the table was restored, set back or "
             "removed, the log replaced, or the history that would show a RESTORE is gone."
         )
+        now = " The file says merge: on_write by now, and no run has folded them since." if self.left else ""
+        is_or_was = "was" if self.left else "is"
         return [
-            f"The table is merged on read, and was compared as of its last fold, at epoch {self.folded}. The change "
-            f"log has {beside}"
+            f"The table {is_or_was} merged on read, and was compared as of its last fold, at epoch {self.folded}. The "
+            f"change log has {beside}{now}"
         ]
 
     def lacks(self, holds: int) -> list[str]:
@@ -63,6 +73,24 @@ class OnRead:
             f"By the coordinator log the table has epoch {holds}, and with its change log it has none after epoch "
             f"{has}: the change log was deleted, or the table was restored. What later epochs changed is in neither."
         ]
+
+
+def on_read(config: PipelineConfig, table: AuditedTable, found: Metadata | None) -> OnRead | None:
+    """How a table is merged on read whose newest version is audited. None: all its epochs are merged into it.
+
+    An option that was changed folds nothing: until the next run the table lacks what is in its change log.
+    """
+    sink = config.sinks[0]
+    if not isinstance(sink, MergedSink):
+        return None
+    if sink.merge == "on_read":
+        return OnRead.of(table, table.change_log(), config.name, found)
+    try:
+        log = table.change_log()
+    except Exception:  # who may read a table by its name needn't be let into the folders under it
+        return None
+    left = replace(OnRead.of(table, log, config.name, found), left=True)
+    return left if left.unfolded else None
 
 
 def _of_this(found: Metadata, last: Metadata) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from connector.config import PipelineConfig
+from connector.config.route import sinks_of
+from connector.config.sinks import MergedSink
 from connector.engine.assembly import Assembly
 from connector.protocol.steps import Observer
 from sinks.contract import Committed
@@ -12,11 +14,22 @@ from sinks.errors import ConfigurationError
 
 def refuse_no_change_log(config: PipelineConfig) -> None:
     """Raises ConfigurationError for a pipeline without a table that is merged on read."""
-    if not config.merges_on_read:
+    if config.merges_on_read:
+        return
+    if not any(isinstance(sink, MergedSink) for sink in sinks_of(config)):
         raise ConfigurationError(
-            f"Pipeline {config.name!r} has nothing to fold: each epoch is merged into the table.",
-            hint="With `merge: on_read`, a delta_upsert sink appends epochs to a change log, and folds them later.",
+            f"Pipeline {config.name!r} has nothing to fold: its sinks have no change log.",
+            hint="With `merge: on_read`, a delta_upsert or delta_aggregate sink appends epochs to a change log, and "
+            "folds them later.",
         )
+    # Whether epochs are left of a file that said otherwise only the change log tells.
+    together = config.two_phase
+    raise ConfigurationError(
+        f"Pipeline {config.name!r} has nothing to fold by its file, which says `merge: on_write`: each epoch is merged "
+        "into the table.",
+        hint="What was appended before the file said so "
+        + ("is folded with the file as it was before." if together else "is folded by the next `lakelock run FILE`."),
+    )
 
 
 def fold_now(assembly: Assembly, observe: Observer) -> Committed | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from connector.config import DeltaPlace, DeltaSink, KafkaTopicSink, PipelineConfig, S3ObjectsSink, load
 from connector.display import Line, Page, Shown
@@ -29,9 +29,9 @@ from sinks.delta.shape import ZONE
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.kafka import Clients, spark_reader
+from sinks.objects.layout import columns_in_folders, format_of
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import problem
-from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("lakelock.objects")
-
-_AS_TEXT = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
-"""By default, Spark guesses the types of partition columns: it reads the texts 007 and 7 both as the number 7."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,31 +228,68 @@ def _objects(
     for name, value in {**settings, "path.style.access": "true" if sink.path_style else None}.items():
         if value is not None:
             reader = reader.option(f"fs.s3a.{name}", value)
-    by_zone: dict[str, list[str]] = {} if zones else {then: []}
-    for url, zone in zones.items():
-        by_zone.setdefault(then if zone is None else zone, []).append(url.replace("s3://", "s3a://", 1))
+    groups = _as_they_lie(sink, zones, then)
     known = columns()
     if known is None:
-        places = [each for group in by_zone.values() for each in group]
-        with with_settings(spark, _AS_TEXT):
-            known = _loaded(sink.format, places, reader.option("prefersDecimal", "true")).schema
+        known = _in_all(groups, reader.option("prefersDecimal", "true"))
     elif None in zones.values():
-        _tell_of_the_zone(sink, known, then, str(spark.conf.get(ZONE)))
+        _tell_of_the_zone(sink, known, zones, then, now=str(spark.conf.get(ZONE)))
     # Without this mode, a JSON value of another type is null.
     reader = reader.schema(known).option("mode", "FAILFAST")
-    read = [_loaded(sink.format, group, reader.option("timeZone", zone)) for zone, group in by_zone.items()]
-    return reduce(lambda one, other: one.unionByName(other), read)
+    read = [_loaded(lie.format, urls, reader.option("timeZone", lie.zone)) for lie, urls in groups.items()]
+    # A folder may name a column that the sink has no more: other objects lack it.
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), read)
 
 
-def _loaded(kind: str, places: list[str], reader: DataFrameReader) -> DataFrame:
-    return reader.parquet(*places) if kind == "parquet" else reader.json(places)
+class _Lie(NamedTuple):
+    """How objects lie in the bucket. The file may have said otherwise when they were written."""
+
+    zone: str
+    format: str
+    folders: tuple[str, ...]
+    """The columns that their folders name."""
 
 
-def _tell_of_the_zone(sink: S3ObjectsSink, columns: StructType, then: str, now: str) -> None:
+def _as_they_lie(sink: S3ObjectsSink, zones: Mapping[str, str | None], then: str) -> dict[_Lie, list[str]]:
+    """The URLs for S3A, in groups of which each is one read: Spark reads no object beside folders of partitions, and
+    refuses folders of several columns' names.
+    """
+    groups: dict[_Lie, list[str]] = {} if zones else {_Lie(then, sink.format, ()): []}
+    for url, zone in zones.items():
+        key = url.removeprefix(sink.place)
+        lie = _Lie(then if zone is None else zone, format_of(key) or sink.format, columns_in_folders(key))
+        groups.setdefault(lie, []).append(url.replace("s3://", "s3a://", 1))
+    return groups
+
+
+def _in_all(groups: Mapping[_Lie, list[str]], reader: DataFrameReader) -> StructType:
+    """The columns that the objects have, and those that only folders name, as text. Of two formats Parquet tells the
+    types."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    reader = reader.option("recursiveFileLookup", "true")  # else Spark guesses their types: 007 would be 7
+    found: dict[str, StructField] = {}
+    for kind in sorted({lie.format for lie in groups}, reverse=True):
+        urls = [url for lie, each in groups.items() if lie.format == kind for url in each]
+        for column in _loaded(kind, urls, reader).schema:
+            found.setdefault(column.name.lower(), column)
+    for name in (name for lie in groups for name in lie.folders):
+        found.setdefault(name.lower(), StructField(name, StringType()))
+    return StructType(list(found.values()))
+
+
+def _loaded(kind: str, urls: list[str], reader: DataFrameReader) -> DataFrame:
+    return reader.parquet(*urls) if kind == "parquet" else reader.json(urls)
+
+
+def _tell_of_the_zone(
+    sink: S3ObjectsSink, columns: StructType, zones: Mapping[str, str | None], then: str, *, now: str
+) -> None:
     """Warn where the times of an earlier version's folders are in a zone that nothing tells. ``now``: the session's."""
     from pyspark.sql.types import TimestampType
 
-    partitions = {name.lower() for name in sink.partition_by}
+    earlier = (url.removeprefix(sink.place) for url, zone in zones.items() if zone is None)
+    partitions = {name.lower() for key in earlier for name in columns_in_folders(key)}
     of_time = [each.name for each in columns if each.name.lower() in partitions and each.dataType == TimestampType()]
     if of_time and then != now:
         log.warning(

@@ -171,8 +171,10 @@ def status_of(config: PipelineConfig, assembly: Assembly) -> Status:
 
 
 def _unfolded(config: PipelineConfig, assembly: Assembly, position: Position | None) -> int | None:
-    """The number of epochs that the change log has and the table lacks; None without ``merge: on_read``."""
-    log = assembly.table.derivation.log if config.merged_on_read is not None else None
+    """The number of epochs that the change log has and the table lacks; None without ``merge: on_read``, unless an
+    earlier file has left some."""
+    several = assembly.log is not None and config.merged_on_read is None
+    log = assembly.table.derivation.log if not several else None
     if log is None or position is None or log.folded is None:
         return None
     return max(0, position.epoch - log.folded.epoch)
@@ -192,7 +194,7 @@ def stands(assembly: Assembly, *, asks: bool = True) -> tuple[Position | None, O
         position = replace(known.decided.epoch.position(), committed_at=assembly.log.since(), replaced=strays)
         return position, position.offsets, known.in_doubt
     table = assembly.table
-    stood = table.derivation.sink.position() if table.table.detail() is not None else None
+    stood = _stood(table) if table.table.detail() is not None else None
     if stood is None:
         return None, Offsets(), None
     group = assembly.group
@@ -202,6 +204,13 @@ def stands(assembly: Assembly, *, asks: bool = True) -> tuple[Position | None, O
     if stood.delivery == "transactional":
         return stood, stood.offsets, None
     return stood, reached(stood, group.committed(), assembly.source.look(), group.name), None
+
+
+def _stood(table: Table) -> Position | None:
+    """The position of the table, with what is in its change log, also if the file merges on write by now."""
+    log = table.derivation.log
+    left = log is not None and log is not table.derivation.sink and log.started and log.standing().unfolded
+    return log.position() if log is not None and left else table.derivation.sink.position()
 
 
 def _of_tables(assembly: Assembly, decided: Row) -> Mapping[str, Position | None]:

@@ -43,8 +43,9 @@ def view_of(
         )
     if config.merged_on_read is None:
         raise ConfigurationError(
-            f"Pipeline {config.name!r} has no change log: whoever reads its tables sees the current rows.",
-            hint="A view is for a sink with `merge: on_read`.",
+            f"By its file pipeline {config.name!r} has no change log: each epoch is merged into the table.",
+            hint="A view is for a sink with `merge: on_read`. What was appended before the file said otherwise is "
+            "folded by the next `lakelock run FILE`.",
         )
     called = _quoted(name) if name is not None else None
     lasts = given is not None or SparkSession.getActiveSession() is not None

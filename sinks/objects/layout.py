@@ -13,8 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+SUFFIXES = {"parquet": "parquet", "json_lines": "jsonl"}
+"""Format -> how the names of its objects end."""
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
@@ -84,6 +86,17 @@ def folder(names: Sequence[str], values: Sequence[str | None]) -> str:
     return "".join(
         f"{_escaped(name)}={_escaped(value) if value else NULL}/" for name, value in zip(names, values, strict=True)
     )
+
+
+def columns_in_folders(key: str) -> tuple[str, ...]:
+    """The partition columns that the folders of a key name. ``key``: what follows the prefix."""
+    named = (part.partition("=") for part in key.split("/")[:-1])
+    return tuple(unquote(name) for name, equals, _ in named if equals)
+
+
+def format_of(key: str) -> str | None:
+    """The format of an object, by its name. None: the name doesn't tell."""
+    return next((kind for kind, suffix in SUFFIXES.items() if key.endswith(f".{suffix}")), None)
 
 
 def _escaped(text: str) -> str:

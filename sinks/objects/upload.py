@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sinks.objects.layout import folder
+from sinks.objects.layout import SUFFIXES, folder
 from sinks.s3.client import S3Options, client
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ class Target:
 
     def key(self, at: str, task: int, number: int) -> str:
         """The key of an object. ``task`` is the ID of a task attempt, so a retry never makes the same key."""
-        suffix = {"parquet": "parquet", "json_lines": "jsonl"}[self.format]
-        return f"{self.root}{at}{self.stem}-{task:06d}-{number:05d}.{suffix}"
+        return f"{self.root}{at}{self.stem}-{task:06d}-{number:05d}.{SUFFIXES[self.format]}"
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of the request that creates the upload."""

@@ -631,6 +631,24 @@ def test_verify_audits_the_table_as_of_its_last_fold(lake: Lake, topic: Topic) -
 
 
 @pytest.mark.breadth
+def test_verify_names_what_is_not_folded_if_the_file_merges_on_write_by_now(lake: Lake, topic: Topic) -> None:
+    for number in range(3):
+        topic.send(("a", {"k": "a", "n": number}))
+        lake.pipeline("upsert", **ON_READ).run()
+    found = verify(lake, "upsert")
+    assert found.ok
+    assert "The change log has epochs 2 to 3 beside it" in found.notes[0]
+    state = lake.pipeline("upsert").status()
+    assert state.position is not None
+    assert (state.position.epoch, state.unfolded) == (3, 2)
+    lake.pipeline("upsert").run()
+    found = verify(lake, "upsert")
+    assert found.ok
+    assert not any("change log" in note for note in found.notes)
+    assert lake.pipeline("upsert").status().unfolded is None
+
+
+@pytest.mark.breadth
 def test_a_rewind_plans_and_history_tells_what_is_not_folded(lake: Lake, topic: Topic) -> None:
     """A RESTORE of the table throws it away, also one to the table's newest version."""
     for number in range(4):

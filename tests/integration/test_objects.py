@@ -143,6 +143,33 @@ def test_a_time_in_a_folder_is_the_same_instant_in_every_zone(
             assert sorted(((row[0], row[1]) for row in in_micros(found)), key=repr) == expected
 
 
+@pytest.mark.breadth
+@pytest.mark.parametrize("known", [True, False])
+def test_objects_of_every_layout_and_format_are_read_together(
+    spark: "SparkSession", s3: "Store", tmp_path: Path, known: bool
+) -> None:
+    """The options of the sink were changed between epochs. Objects beside folders were left out, without an error."""
+    layouts: list[tuple[Any, tuple[str, ...]]] = [
+        ("parquet", ()), ("parquet", ("day",)), ("json_lines", ("day",)), ("json_lines", ()), ("parquet", ("day", "k"))
+    ]  # fmt: skip
+    zones: dict[str, str | None] = {}
+    for number, (kind, partition_by) in enumerate(layouts):
+        rows = spark.sql(f"SELECT {number}L AS id, '007' AS k, DATE'2026-11-0{number + 1}' AS day")
+        sink = S3Objects(
+            spark, f"s3a://{s3.bucket}/lake", pipeline=f"p{number}", format=kind, partition_by=partition_by,
+            options=s3.options,
+        )  # fmt: skip
+        commit(sink, rows)
+        zones |= {f"{tmp_path}/{each['key']}": each["zone"] for each in sink.objects(1)}
+    at, columns = download(s3, tmp_path), rows.schema if known else None
+    for kind, partition_by in layouts:
+        place: Any = SimpleNamespace(
+            place=at, format=kind, partition_by=partition_by, endpoint=None, region=None, path_style=False
+        )
+        found = _objects(spark, place, zones, "UTC", lambda: columns).selectExpr("id", "k", "CAST(day AS STRING)")
+        assert sorted(map(tuple, found.collect())) == [(n, "007", f"2026-11-0{n + 1}") for n in range(len(layouts))]
+
+
 def in_micros(rows: "DataFrame") -> list[Any]:
     return rows.selectExpr("id", "unix_micros(`a t`)").collect()
 

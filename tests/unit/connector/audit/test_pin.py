@@ -82,6 +82,27 @@ def test_a_table_that_waits_for_a_fold_claims_what_the_last_one_says(log: Any, r
     assert len(found.notes) == (log is not None)
 
 
+def test_a_table_waits_for_a_fold_also_if_the_file_merges_on_write_by_now() -> None:
+    """Only a run folds what was appended. What no longer counts has no say."""
+    on_write = {"type": "delta_upsert", "path": "lake/{kind}", "key": "k"}
+    upto = Logged(9, {P0: 90}, holds=8)
+    for logged in (upto, None):
+        found = pinned(3, logged, change_log(8), sink=on_write)
+        assert (found.epoch, found.claim.offsets, found.claim.unknown) == (3, {P0: 30}, ())
+        (note,) = found.notes
+        assert "was merged on read" in note
+        assert "epochs 4 to 8 beside it, which were not compared. The file says merge: on_write by now" in note
+    closed = Logged(9, {P0: 90}, holds=3)
+    for log, restored in (
+        (None, False),
+        (change_log(2), False),
+        (change_log(8, replaced=True), False),
+        (change_log(8), True),
+    ):
+        found = pinned(3, closed, log, sink=on_write, restored=restored)
+        assert (found.epoch, found.claim.offsets, found.notes) == (9, {P0: 90}, [])
+
+
 def test_a_table_that_the_coordinator_log_does_not_know_yet_claims_what_it_says_itself() -> None:
     found = pinned(3, None)
     assert (found.epoch, found.claim.offsets) == (3, {P0: 30})

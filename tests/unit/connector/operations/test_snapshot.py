@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from connector.config import DeltaSink, S3ObjectsSink
 from connector.operations import snapshot
@@ -18,12 +18,12 @@ from sinks.delta.position import Commit
 from sinks.errors import ConfigurationError
 from sinks.offsets import Offsets
 
-GUESSED = "spark.sql.sources.partitionColumnTypeInference.enabled"
-URLS = ["s3://lake/t/payer=007/part-p-1-0.parquet"]
+URLS = ["s3://lake/t/payer=007/part-p-1-0"]
+IN_OBJECTS = StructType([StructField("amount", LongType())])
 
 
 class Reader:
-    """Spark's reader: notes each load with the schema, the options and whether types would be guessed."""
+    """Spark's reader: notes each load with the schema, the options and whether folders' types would be guessed."""
 
     def __init__(self, spark: "Spark", schema: str | None = None, options: Mapping[str, str] | None = None) -> None:
         self._spark, self._schema, self._options = spark, schema, options or {}
@@ -35,14 +35,18 @@ class Reader:
         return Reader(self._spark, schema, self._options)
 
     def parquet(self, *places: str) -> Any:
-        guesses = self._schema is None and self._spark.conf.get(GUESSED, "true") == "true"
-        self._spark.loads.append((list(places), self._schema, self._options, guesses))
-        found = SimpleNamespace(schema=self._schema or "as found")
-        found.unionByName = lambda _: found
-        return found
+        return self._load("parquet", list(places))
 
     def json(self, places: list[str]) -> Any:
-        return self.parquet(*places)
+        return self._load("json_lines", places)
+
+    def _load(self, kind: str, places: list[str]) -> Any:
+        guesses = self._schema is None and self._options.get("recursiveFileLookup") != "true"
+        self._spark.loads.append((places, self._schema, self._options, guesses))
+        self._spark.kinds.append(kind)
+        found = SimpleNamespace(schema=self._schema or self._spark.found[kind])
+        found.unionByName = lambda *_, **__: found
+        return found
 
 
 class Conf(dict[str, str]):
@@ -57,6 +61,8 @@ class Spark:
     def __init__(self) -> None:
         self.conf = Conf()
         self.loads: list[tuple[list[str], str | None, Mapping[str, str], bool]] = []
+        self.kinds: list[str] = []
+        self.found = {"parquet": IN_OBJECTS, "json_lines": IN_OBJECTS}
 
     @property
     def read(self) -> Reader:
@@ -69,10 +75,12 @@ def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(kind
     spark = Spark()
     sink = S3ObjectsSink.model_validate({"type": "s3_objects", "url": "s3://lake/t", "format": kind})
     found = _objects(spark, sink, dict.fromkeys(URLS, "UTC"), "UTC", lambda: known)  # type: ignore[arg-type, return-value]
-    assert found.schema == (known or "as found")
+    as_text = StructType([*IN_OBJECTS, StructField("payer", StringType())])
+    assert found.schema == (known or as_text)
+    assert set(spark.kinds) == {kind}
     assert [guesses for *_, guesses in spark.loads] == [False] * len(spark.loads)
     places, schema, options, _ = spark.loads[-1]
-    assert (places, schema) == (["s3a://lake/t/payer=007/part-p-1-0.parquet"], known or "as found")
+    assert (places, schema) == (["s3a://lake/t/payer=007/part-p-1-0"], known or as_text)
     assert options["basePath"] == "s3a://lake/t"
     assert options["mode"] == "FAILFAST", "a JSON value of another type isn't read as null"
     assert spark.conf == {}, "the session's settings are what they were"
@@ -91,20 +99,51 @@ def test_times_in_folders_are_read_in_the_zone_in_which_they_were_written(caplog
         _objects(spark, sink, zones, then, lambda: columns)  # type: ignore[arg-type]
         return [(places, options["timeZone"]) for places, _, options, _ in spark.loads]
 
-    assert read({"s3://lake/t/a": "UTC", "s3://lake/t/b": "UTC"}, "CET") == [
-        (["s3a://lake/t/a", "s3a://lake/t/b"], "UTC")
-    ]
+    at, at_a = ("s3://lake/t/day=1/hour=2", "s3a://lake/t/day=1/hour=2")
+    assert read({f"{at}/a": "UTC", f"{at}/b": "UTC"}, "CET") == [([f"{at_a}/a", f"{at_a}/b"], "UTC")]
     assert read({}, "CET") == [([], "CET")]
-    assert read({"s3://lake/t/a": None}, "Asia/Tokyo") == [(["s3a://lake/t/a"], "Asia/Tokyo")]
-    assert read({"s3://lake/t/a": None}, "UTC", partition_by=["day"]) == [(["s3a://lake/t/a"], "UTC")]
+    assert read({f"{at}/a": None}, "Asia/Tokyo") == [([f"{at_a}/a"], "Asia/Tokyo")]
+    by_day = "lake/t/day=1/a"  # no time names its folder, whatever the file says now
+    assert read({f"s3://{by_day}": None}, "UTC") == [([f"s3a://{by_day}"], "UTC")]
     assert not caplog.records
-    both = {"s3://lake/t/a": None, "s3://lake/t/b": "UTC", "s3://lake/t/c": None}
-    assert read(both, "CET") == [(["s3a://lake/t/a", "s3a://lake/t/c"], "CET"), (["s3a://lake/t/b"], "UTC")]
+    both = {f"{at}/a": None, f"{at}/b": "UTC", f"{at}/c": None}
+    assert read(both, "CET") == [([f"{at_a}/a", f"{at_a}/c"], "CET"), ([f"{at_a}/b"], "UTC")]
     assert "wrote hour into" in caplog.text
     assert (
         f"is read as CET. If these runs had another zone, say it in a copy of the file, as spark: {{{zone}:"
         in caplog.text
     )
+
+
+def test_objects_are_read_as_they_lie_not_as_the_file_lays_them_now(caplog: pytest.LogCaptureFixture) -> None:
+    """In one read with folders Spark leaves out what lies beside them, and it reads all objects in one format."""
+    places = [f"lake/t=x/{each}" for each in ("a.parquet", "day=1/b.parquet", "day=2/c.jsonl", "day=3/d.parquet")]
+    places += ["lake/t=x/day=1/hour=2/e.parquet", "lake/t=x/f.jsonl"]
+    a, b, c, d, e, f = (f"s3a://{place}" for place in places)
+    zones = dict.fromkeys((f"s3://{place}" for place in places), "UTC")
+    for now in ({}, {"partition_by": "day"}, {"format": "json_lines"}):
+        spark = Spark()
+        made = {"type": "s3_objects", "url": "s3://lake/t=x", "format": "parquet", **now}
+        sink = S3ObjectsSink.model_validate(made)
+        _objects(spark, sink, zones, "CET", lambda: IN_OBJECTS)  # type: ignore[arg-type]
+        read = list(zip(spark.kinds, (loaded for loaded, *_ in spark.loads), strict=True))
+        assert sorted(read) == sorted(
+            [("parquet", [a]), ("parquet", [b, d]), ("json_lines", [c]), ("parquet", [e]), ("json_lines", [f])]
+        )
+        assert not caplog.records
+
+
+def test_columns_that_the_session_cannot_tell_are_those_of_all_objects() -> None:
+    """What a folder names in some, others hold with its type: in Parquet that of the rows, in lines a guess."""
+    spark = Spark()
+    spark.found["parquet"] = StructType([StructField("day", TimestampType()), StructField("amount", LongType())])
+    spark.found["json_lines"] = StructType([StructField("Amount", StringType()), StructField("note", StringType())])
+    sink = S3ObjectsSink.model_validate({"type": "s3_objects", "url": "s3://lake/t", "partition_by": "day"})
+    urls = ["s3://lake/t/Day=1/land%3D=x/a.jsonl", "s3://lake/t/b.parquet"]
+    found = _objects(spark, sink, dict.fromkeys(urls, "UTC"), "UTC", lambda: None)  # type: ignore[arg-type]
+    assert [(each.name, each.dataType) for each in found.schema] == [
+        ("day", TimestampType()), ("amount", LongType()), ("note", StringType()), ("land=", StringType())
+    ]  # fmt: skip
 
 
 def test_of_a_topic_only_the_partitions_are_read_that_it_had_at_that_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
