@@ -87,6 +87,10 @@ class EpochLog(Protocol):
         """Append entry ``number`` with these rows. Raises Fenced if another run has appended it, CommitUnknown."""
         ...
 
+    def compute_state(self) -> None:
+        """Have ready what the next append asks of the log. Raises nothing, and changes nothing."""
+        ...
+
 
 class Coordinator(Destination):
     """The destination of a pipeline with several sinks: every epoch is in all of them, or in none."""
@@ -320,6 +324,7 @@ class Coordinator(Destination):
         outcome: tuple[Epoch, Mapping[str, Prepared]] | Exception
         with ThreadPoolExecutor(1, thread_name_prefix="lakelock-log") as pool:
             appended = pool.submit(self._append, action.append)
+            pool.submit(self._log.compute_state)  # once ``begun`` is there: the decision waits for nothing else
             try:
                 outcome = self._prepared(action.prepare)
             except Exception as error:

@@ -19,6 +19,7 @@ from sinks.contract import Epoch, Position, Prepared
 from sinks.delta.append import DeltaAppend
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import done_or_left
+from sinks.delta.early_state import compute_state
 from sinks.delta.metadata import CommitMetadata
 from sinks.delta.table import DeltaTable
 from sinks.errors import CommitUnknown, Fenced, UnsupportedFormat
@@ -261,6 +262,10 @@ class Log:
                 hint="Run the pipeline again. It goes on from what the log says.",
             )
         self._stands = stands
+
+    def compute_state(self) -> None:
+        """Have Delta work out the log's newest state, which the next append asks for."""
+        compute_state(self._table)
 
     def _frame(self, rows: list[dict[str, Any]]) -> DataFrame:
         """The rows as a DataFrame, without ``createDataFrame``: that makes its session the active one of the thread."""

@@ -10,7 +10,8 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -33,6 +34,7 @@ from connector.spark.compat import is_connect
 from connector.streaming.checkpoint import batch_of
 from connector.telemetry.notify import QueryNotifier
 from sinks.contract import Position
+from sinks.delta.early_state import state_beside
 from sinks.errors import ConfigurationError, Fenced, LakelockError, PreparedLost
 from sinks.offsets import OffsetRange
 from sinks.spark.by_partition import by_partition
@@ -108,7 +110,7 @@ class _Batches:
             # The session is the query's. Whatever else the user does in it keeps the user's settings.
             spark = rows.sparkSession
             with _turn(spark), with_settings(spark, {**AS_WRITTEN, **lossless(spark)}):
-                self._of(spark).commit(rows, batch_of(spark, self._checkpoint, number))
+                self._of(spark).commit(rows, partial(batch_of, spark, self._checkpoint, number))
         except Exception as error:
             if self._notifier is not None:
                 self._notifier.failed(error)
@@ -163,18 +165,34 @@ class _Query:
         of_query = replace(assembly, read=partial(self._read, assembly), beside=None)
         return of_query.work(self._observe, topics=assembly.source)
 
-    def commit(self, rows: DataFrame, batch: Batch) -> None:
-        """Commit what the sinks don't hold of the batch, in one epoch."""
-        self._batch = rows, batch
+    def commit(self, rows: DataFrame, batch_of: Callable[[], Batch]) -> None:
+        """Commit what the sinks don't hold of the batch, in one epoch. ``batch_of``: reads the checkpoint."""
         try:
-            self._commit(self._work, batch)
+            with self._state_beside():
+                batch, looked = self._looked_at(batch_of)
+                self._batch = rows, batch
+                self._commit(self._work, batch, looked)
         finally:
             self._batch = None
             # Nothing says when the query has ended, so no connection stays open between batches.
             self._assembly.source.close()
             self._assembly.group.close()
 
-    def _commit(self, work: Work, batch: Batch) -> None:
+    def _state_beside(self) -> AbstractContextManager[None]:
+        """Has Delta work out what the commit asks of the table while the batch is planned."""
+        if self._config.two_phase or self._config.merged_on_read is not None:
+            return nullcontext()
+        return state_beside(self._assembly.table.table)
+
+    def _looked_at(self, batch_of: Callable[[], Batch]) -> tuple[Batch, Future[TopicsHeld] | None]:
+        """The batch, and a look at Kafka that goes on while Spark reads it. The first batch has none."""
+        if self._last is None:
+            return batch_of(), None
+        with ThreadPoolExecutor(1, thread_name_prefix="lakelock-look") as pool:
+            looked = pool.submit(self._work.topics.look)
+            return batch_of(), looked
+
+    def _commit(self, work: Work, batch: Batch, looked: Future[TopicsHeld] | None) -> None:
         position = work.destination.position()
         self._refuse_replaced(work, position)
         restored = position is not None and position.restored_to is not None
@@ -184,7 +202,9 @@ class _Query:
             tidied = work.destination.tidied(position)
             if tidied is not position:
                 self._last = position = tidied
-        held = work.topics.look()
+        # A look must not be older than the position. One from before is not if this query has made the position.
+        own = position is not None and self._last is not None and position.epoch == self._last.epoch
+        held = looked.result() if looked is not None and own and not restored else work.topics.look()
         wrong = ahead(position, held.looked_at) if position is not None else None
         if position is not None and wrong is not None:
             log.warning("pipeline %s: %s", work.pipeline, of_wrong_clock(position, wrong))

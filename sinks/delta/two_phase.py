@@ -9,10 +9,12 @@ Delta's ``txn`` allows one commit per epoch. A second process that commits the s
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from sinks.contract import Committed, Epoch, Position, Prepared, Sink, describe
+from sinks.delta.early_state import compute_state, state_beside
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.staged_options import StagedOptions
 from sinks.delta.table import DeltaTable
@@ -83,10 +85,15 @@ class TwoPhaseDelta:
         staging = self._staging
         if self._last is not None and self._table.committed_after(self._last.version):
             self._table.forget()  # somebody may have given the table another rule
-        with about_moved_keys(self._table.label):
-            prepared = self._options.noted(staging.put(rows, epoch.attempt))
+        # The rehearsal of an append mostly asks nothing of the table. Its commit does, when others need the cores.
+        early = nullcontext() if self._sink.appends else state_beside(self._table)
+        with about_moved_keys(self._table.label), early:
+            put, staged = staging.put_and_read(rows, epoch.attempt)
+        prepared = self._options.noted(put)
         self._own = prepared.receipt["staged"]
-        self._sink.rehearse(staging.get(prepared), epoch)
+        self._sink.rehearse(staged, epoch)
+        if self._sink.appends:
+            compute_state(self._table)
         return prepared
 
     def commit(self, epoch: Epoch, prepared: Prepared) -> Committed:

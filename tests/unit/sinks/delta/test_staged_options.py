@@ -27,6 +27,8 @@ WINDOW = {**SUM, "window.size": "1 hour"}
 class Fake:
     """A table, its sink and its staging. The last two are those of every process."""
 
+    appends = True
+
     def __init__(self, columns: StructType | None = None) -> None:
         self.label, self.id, self.location = "lake/t", "id", "lake/t"
         self.written: list[Any] = []
@@ -47,6 +49,9 @@ class Fake:
 
     def put(self, rows: Any, attempt: int) -> Prepared:
         return Prepared(1, "c", {"staged": f"{attempt}-{rows}", "schema": self.columns.json()})
+
+    def put_and_read(self, rows: Any, attempt: int) -> tuple[Prepared, Any]:
+        return self.put(rows, attempt), rows
 
     def get(self, prepared: Prepared) -> Any:
         if self.lost:
