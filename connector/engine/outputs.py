@@ -168,6 +168,7 @@ class Table:
                     "written.",
                     hint="Run it again: it reads the records by the table's schema.",
                 )
+        made.shape.check_fields(self.table, made.columns)
         added = made.check()
         if detail.append_only and not isinstance(made.sink, DeltaAppend):
             raise append_only(self.label, "the pipeline changes rows")
