@@ -35,6 +35,7 @@ from sinks.delta.kept_deletes import forgotten
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.refusals import append_only
+from sinks.delta.shape import holds_changes
 from sinks.delta.table import DeltaTable
 from sinks.delta.taken_back import TakesBack
 from sinks.delta.two_phase import TwoPhaseDelta
@@ -182,7 +183,7 @@ class Table:
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
         made.shape.check(self.table, begun=self._begun)
         if made.tombstones is not None:
-            made.tombstones.refuse_renamed()
+            made.tombstones.refuse_renamed(counts=lambda: self._begun() or holds_changes(self.table))
         return added
 
     def _begun(self) -> bool:
