@@ -23,7 +23,7 @@ from connector.audit.formats import Forms
 from connector.audit.gone import gone_before
 from connector.audit.history import Versions, versioned, versions
 from connector.audit.holes import holes
-from connector.audit.in_both import in_both, null
+from connector.audit.in_both import InBoth, in_both, null
 from connector.audit.letters import told_apart
 from connector.audit.more_fields import fields_without_column
 from connector.audit.no_column import values_without_column
@@ -212,7 +212,7 @@ def _in_both(
     needed = both.only_made if not _may_lack_columns(config, forms) else []
     keys = sink.key if isinstance(sink, KeyedSink) else ()
     faults = [f"the table has no column {name}" for name in both.only_made if name in (*needed, *keys)]
-    refuse_to_compare([*both.other_types, *faults])
+    refuse_to_compare([*both.other_types, *faults, *_other_fields(both, keys)])
     if not both.columns:
         refuse_to_compare(["they have no column in common"])
     notes = _left_out(both.only_there, made)
@@ -229,6 +229,19 @@ def _in_both(
         added = [part for part in wanted if part.name in both.only_made]
         rows = rows.selectExpr("*", *(f"{null(part.dataType)} AS {identifier(part.name)}" for part in added))
     return replace(made, defaults=fill, tied=[part.name for part in wanted]), rows, notes, both.only_made
+
+
+def _other_fields(both: InBoth, keys: Sequence[str]) -> list[str]:
+    """Fields inside of the key that only the records or only the table have, in words. Without them two keys would be
+    compared as one, and with null in their place the rows would be those of other keys."""
+    inside = tuple(f"{name.lower()}." for name in keys)
+    lacking = {"the table has": both.only_made, "the records have": both.only_there}
+    return [
+        f"{which} no {path}, a part of the key"
+        for which, paths in lacking.items()
+        for path in paths
+        if path.lower().startswith(inside)
+    ]
 
 
 def _own_columns(sink: object) -> set[str]:

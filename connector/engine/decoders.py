@@ -56,7 +56,7 @@ from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from connector.decode.format import Format
 
@@ -121,7 +121,7 @@ def decoders(
             rows = refuse_tombstones(rows)
         rows = transform(rows, config.transform, CARRIED, view=f"lakelock_records_{index}")
         carried = CARRIED if columns is None else (*CARRIED, *METADATA)  # a keyed table is made by them
-        return rows if table is None else _without_new_columns(rows, table, carried)
+        return rows if table is None else _without_new_columns(rows, table, carried, key=columns or ())
 
     return [
         Decoder(
@@ -227,7 +227,9 @@ def _formats(
     key_format = None
     if config.key is not None:
         of_key = [each.removeprefix(_IN_KEY) for each in held if each.startswith(_IN_KEY)]
-        ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" else None
+        # A key that is one column says by its fields which row is meant: of two keys, none may lose a field.
+        is_whole = any(isinstance(sink, KeyedSink) and KEY in sink.key for sink in config.sinks)
+        ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" and not is_whole else None
         key_format = record_format(
             "key", config.key, spark, topics, on_new_column=ignored, held=of_key, newest=newest, one_type=one_type
         )
@@ -332,19 +334,22 @@ def _held(tables: Iterable[DeltaTable]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _without_new_columns(rows: DataFrame, table: DeltaTable, carried: Sequence[str]) -> DataFrame:
+def _without_new_columns(
+    rows: DataFrame, table: DeltaTable, carried: Sequence[str], key: Sequence[str] = ()
+) -> DataFrame:
     """The rows without the columns that the table lacks, except for those ``carried``. If there is no table yet, all
-    columns stay."""
+    columns stay. Those of the ``key`` keep their fields: without one, two keys would be the same."""
     if table.detail() is None:
         return rows
     there = {field.name.lower(): field.dataType for field in table.schema}
+    kept = {name.lower() for name in key}
+
+    def selected(field: StructField) -> str:
+        name, kind = identifier(field.name), there.get(field.name.lower())
+        if kind is None or field.name.lower() in kept:
+            return name
+        return f"{narrowed(name, field.dataType, kind)} AS {name}"
+
     return rows.selectExpr(
-        *(
-            narrowed(identifier(field.name), field.dataType, there[field.name.lower()])
-            + f" AS {identifier(field.name)}"
-            if field.name.lower() in there
-            else identifier(field.name)
-            for field in rows.schema
-            if field.name.lower() in there or field.name in carried
-        )
+        *(selected(field) for field in rows.schema if field.name.lower() in there or field.name in carried)
     )

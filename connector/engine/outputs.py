@@ -35,6 +35,7 @@ from sinks.delta.kept_deletes import forgotten
 from sinks.delta.layout import NO_LAYOUT, Layout
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.refusals import append_only
+from sinks.delta.shape import holds_changes
 from sinks.delta.staged_options import StagedOptions
 from sinks.delta.table import DeltaTable
 from sinks.delta.taken_back import TakesBack
@@ -169,6 +170,7 @@ class Table:
                     "written.",
                     hint="Run it again: it reads the records by the table's schema.",
                 )
+        made.shape.check_fields(self.table, made.columns)
         added = made.check()
         if detail.append_only and not isinstance(made.sink, DeltaAppend):
             raise append_only(self.label, "the pipeline changes rows")
@@ -182,7 +184,7 @@ class Table:
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
         made.shape.check(self.table, begun=self._begun)
         if made.tombstones is not None:
-            made.tombstones.refuse_renamed()
+            made.tombstones.refuse_renamed(counts=lambda: self._begun() or holds_changes(self.table))
         return added
 
     def _begun(self) -> bool:

@@ -9,7 +9,7 @@ Tests: tests/unit/sinks/delta/test_renamed_key.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sinks.delta.table import DeltaTable
 from sinks.errors import SchemaMismatch
@@ -18,15 +18,23 @@ from sinks.spark.types import sql_type
 
 
 def refuse_renamed(
-    label: str, beside: Sequence[DeltaTable], key: Sequence[str], own: Sequence[str], advice: str | None = None
+    label: str,
+    beside: Sequence[DeltaTable],
+    key: Sequence[str],
+    own: Sequence[str],
+    advice: str | None = None,
+    *,
+    unused: Callable[[], Mapping[str, str] | None] = lambda: None,
 ) -> None:
     """Raises SchemaMismatch if the deletes of the table ``label`` are kept by other columns than ``key``.
 
     ``beside``: the tables that keep them; ``own``: their columns that aren't of a key; ``advice``: what to do then,
-    None: rename them there.
+    None: rename them there. ``unused``: the types of the key's columns, if the table holds no change that the deletes
+    could be about, as after a rewind to the beginning; else None.
     """
     told: list[str] = []
     hints: list[str | None] = []
+    emptying: list[tuple[str, Sequence[str]]] = []
     for table in beside:
         columns = table.schema
         missing, others = differing(columns.names, key, own)
@@ -35,6 +43,7 @@ def refuse_renamed(
         told += [name for name in others if name not in told]
         kinds = {field.name: sql_type(field.dataType) for field in columns}
         both = not missing and _any(table, f"({_filled(others)}) AND ({_filled(key)})")
+        emptying.append((table.sql, missing))
         hints.append(renaming_sql(table.sql, kinds, missing, others, key) if not both else None)
     if not hints:
         return
@@ -42,6 +51,12 @@ def refuse_renamed(
     hint = "Write the key as it was, or replay the topic into a new table: `lakelock replay FILE --into PATH`."
     if len(statements) == len(hints):
         hint = f"If the column was renamed, rename it there too, while no run is at work: {'; '.join(statements)}"
+    if (types := unused()) is not None:
+        statements = [emptying_sql(table, types, missing) for table, missing in emptying]
+        hint = (
+            "The table holds no change, so only a RESTORE to before its rewind would need them. If the key is another "
+            f"one on purpose, remove them, while no run is at work: {'; '.join(statements)}"
+        )
     raise SchemaMismatch(
         f"The key of {label!r} is {', '.join(key)}, and the deletes that are remembered beside it are kept "
         f"{'by ' + ', '.join(told) if told else 'without it'}. They would be taken for deletes of other keys, or of "
@@ -70,6 +85,15 @@ def renaming_sql(
     adding = f"ALTER TABLE {table} ADD COLUMNS ({to} {kinds[others[0]]}); " if missing else ""
     # Not by RENAME: it needs column mapping, which these tables don't have.
     return f"{adding}UPDATE {table} SET {to} = {old}, {old} = NULL WHERE {old} IS NOT NULL"
+
+
+def emptying_sql(table: str, kinds: Mapping[str, str], missing: Sequence[str]) -> str:
+    """The statements that leave no tombstone, and add the columns of the key that are missing. Pure.
+
+    ``kinds``: column of the key -> its type.
+    """
+    columns = ", ".join(f"{identifier(name)} {kinds[name]}" for name in missing)
+    return f"ALTER TABLE {table} ADD COLUMNS ({columns}); DELETE FROM {table}" if missing else f"DELETE FROM {table}"
 
 
 def _filled(columns: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ ZONE = "spark.sql.session.timeZone"
 _PREFIX = "lakelock.shape."
 _GONE_IS_CHANGED = ("key", "group_by", "aggregates.", "window.")
 """Beginnings of options that can't be left out later: the rows hold what they said."""
+_KEYS = ("key", "group_by")
 _HAS_A_RULE = "sequence_by"
 """May be left out where `sinks.delta.order` lets it: no row is ordered by it then."""
 _TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|\w+|\S""", re.DOTALL)
@@ -124,13 +125,45 @@ class Shape:
     def rounded_keys(self, there: StructType, wanted: StructType) -> list[str]:
         """The key's columns that Delta would widen from FLOAT to DOUBLE, as faults: the row of 0.1 would be that of
         0.10000000149011612, and no later update or delete of 0.1 would find it. Pure."""
-        keys = [name.lower() for option in ("key", "group_by") for name in self.texts.get(option) or ()]
+        keys = [name.lower() for name in self._keys]
         return [
             f"column {path} is part of the key, and a FLOAT of the table isn't the DOUBLE that records have now: "
             "0.1 would be another key"
             for path in differences(there, wanted).rounded
             if path.partition(".")[0].lower() in keys
         ]
+
+    def check_fields(self, table: DeltaTable, wanted: StructType) -> None:
+        """Raise SchemaMismatch if the key has other fields in the table than in the rows. ``wanted``: of the rows."""
+        faults = self.other_fields(table.schema, wanted)
+        if not faults:
+            return
+        option = next(option for option in _KEYS if self.texts.get(option))
+        raise SchemaMismatch(
+            f"The rows of {table.label!r} are identified by other fields than the records: {'; '.join(faults)}. "
+            "Two keys would share a row, or one have two. Nothing was written to the table.",
+            hint=f"Have the schema of what {self.option(option)} names give exactly the fields that the table has "
+            "(schema, schema_file; with on_new_column: add records give it further ones), or replay the topic into a "
+            "new table: `lakelock replay FILE --into PATH`.",
+        )
+
+    def other_fields(self, there: StructType, wanted: StructType) -> list[str]:
+        """The fields, at any depth, that the key has in the table alone or in the rows alone, as faults. Pure.
+
+        Left out, such a field would make one key of two, and with null in its place another key of the same one.
+        ``on_new_column`` is about what a row says, and this is about which row it is.
+        """
+        inside = tuple(f"{name.lower()}." for name in self._keys)
+        one, other = differences(there, wanted).new, differences(wanted, there).new
+        return [
+            *(f"the table has no {path}" for path in one if path.lower().startswith(inside)),
+            *(f"the records have no {path}" for path in other if path.lower().startswith(inside)),
+        ]
+
+    @property
+    def _keys(self) -> Sequence[str]:
+        """The columns that say which row a record goes to."""
+        return [name for option in _KEYS for name in self.texts.get(option) or ()]
 
     def over(self, kept: Mapping[str, Text]) -> Mapping[str, Text]:
         """What a table remembers once these options have passed ``check``. Pure.

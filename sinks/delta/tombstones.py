@@ -33,7 +33,7 @@ Not every run keeps its deletes, and tombstones expire. ``sinks.delta.kept_delet
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -61,6 +61,7 @@ from sinks.delta.which_tombstones import (
 from sinks.offsets import Offsets
 from sinks.recreated import is_retired, with_retired_names
 from sinks.spark.sql import identifier, literal, renamed_sql
+from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,11 +94,18 @@ class Tombstones:
         """The table of tombstones, which may not exist yet. Raises ValueError if the table itself doesn't exist."""
         return self._at()
 
-    def refuse_renamed(self, advice: str | None = None) -> None:
-        """Raises SchemaMismatch if they are kept by other columns than the key's. ``advice``: what to do then."""
+    def refuse_renamed(self, advice: str | None = None, *, counts: Callable[[], bool] = lambda: True) -> None:
+        """Raises SchemaMismatch if they are kept by other columns than the key's. ``advice``: what to do then;
+        ``counts``: whether the table holds changes, or has, which they could be about."""
         if self._of.detail() is not None and self._exists(self._at()):
             tables = [self._at(), *([self.aside] if self.aside.exists() else [])]
-            refuse_renamed(self._of.label, tables, self._key, _OWN, advice)
+            refuse_renamed(
+                self._of.label, tables, self._key, _OWN, advice, unused=lambda: None if counts() else self._key_types()
+            )
+
+    def _key_types(self) -> Mapping[str, str]:
+        there = {field.name.lower(): sql_type(field.dataType) for field in self._of.schema}
+        return {name: there[name.lower()] for name in self._key}
 
     def passed_sql(self, position: Offsets | None) -> str | None:
         """SQL, as in FROM, of the tombstones of records before a position. May contain a tombstone twice.

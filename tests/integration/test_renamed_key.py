@@ -57,3 +57,22 @@ def test_its_deletes_hold_under_the_new_name(
     as_it_says(lake, kind, renamed, "is order_id, and the deletes that are remembered beside it are kept by id")
     renamed.run()
     assert sorted(lake.sql(f"SELECT {columns} FROM {{t}}", kind)) == expected
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["history", "upsert"])
+def test_another_key_after_a_rewind_to_the_beginning(kind: str, lake: Lake, topic: Topic) -> None:
+    """The deletes of before are kept aside by the former key, and no row is left that they could be about."""
+    send(topic, "id", ("A", 1, 10, "u"), ("B", 1, 10, "u"), ("B", 1, 15, "d"), ("A", 2, 10, "u"))
+    sink: dict[str, Any] = {"sequence_by": "seq", "apply_as_deletes": "op = 'd'", "except_column_list": ["op"]}
+
+    def keyed(*key: str) -> Pipeline:
+        return lake.pipeline(kind, schema="id STRING, n INT, seq INT, op STRING", sink={**sink, "key": list(key)})
+
+    keyed("id").run()
+    keyed("id").rewind(to_epoch=0, confirm=lambda _: True)
+    other = keyed("id", "n")
+    as_it_says(lake, kind, other, "is id, n, and the deletes that are remembered beside it are kept without it")
+    other.run()
+    open_now = "__END_AT IS NULL" if kind == "history" else "true"
+    assert sorted(lake.sql(f"SELECT id, n FROM {{t}} WHERE {open_now}", kind)) == [("A", 1), ("A", 2)]

@@ -319,3 +319,26 @@ def test_verify_passes_over_a_column_that_delta_fills_and_no_other(lake: Lake, t
     assert audit(pipeline.config).ok
     spark.sql(f"UPDATE delta.`{lake.path()}` SET size = NULL")
     assert counts(audit(pipeline.config))["altered"] == 1
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("says", [{"on_new_column": "ignore"}, {}])
+def test_a_key_that_gets_or_loses_a_field_is_refused(lake: Lake, topic: Topic, says: dict[str, str]) -> None:
+    """Left out of {1, EU} and {1, US} the region makes them one row; as null it makes another key of each."""
+
+    def keyed(name: str, fields: str) -> Any:
+        key = {"key": {"format": "json", "schema": fields}, "sink": {"key": "kafka_key", "path": str(lake.path(name))}}
+        return lake.pipeline("upsert", name=name, **key, **says)
+
+    for region in ("EU", "US"):
+        topic.send((f'{{"id": 1, "region": "{region}"}}', {"k": region, "n": 1}), partition=0)
+    less, more = "id INT", "id INT, region STRING"
+    keyed("less", less).run()
+    keyed("more", more).run()
+    assert lake.sql("SELECT count(*) FROM {t}", "less") + lake.sql("SELECT count(*) FROM {t}", "more") == [(1,), (2,)]
+    for name, other, told in (("less", more, "the table has no"), ("more", less, "the records have no")):
+        with pytest.raises(SchemaMismatch, match=rf"{told} _key\.region") as refused:
+            keyed(name, other).run()
+        assert "lakelock replay" in refused.value.hint
+        with pytest.raises(SchemaMismatch, match=rf"{told} _key\.region, a part of the key"):
+            audit(keyed(name, other).config)

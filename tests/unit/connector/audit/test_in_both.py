@@ -202,3 +202,21 @@ def test_rows_of_one_record_are_ordered_by_the_columns_that_the_table_lacks_too(
     table: Any = SimpleNamespace(schema=rows, columns=rows.names)
     found, _, _, _ = _in_both(config, Records(table, made), table, Forms(Form(made), None, False, None))
     assert found.tied == ["id", "more", "b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("delta_upsert", "ignore"), ("delta_upsert", "add"), ("delta_upsert", None), ("delta_history", "ignore")],
+)
+def test_a_key_is_compared_by_all_its_fields_or_not_at_all(kind: str, says: Any) -> None:
+    less, more = columns(id=LONG), columns(id=LONG, Region=TEXT)
+    sink = {"type": kind, "path": "/tmp/t", "key": ["_key"], "sequence_by": "at.id"}
+    options: Any = {"sinks": [sink], "key": {"format": "json", "schema": "id BIGINT"}}
+    for made, there, told in (
+        (more, less, r"the table has no _key\.Region, a part of the key"),
+        (less, more, r"the records have no _key\.Region, a part of the key"),
+    ):
+        with pytest.raises(SchemaMismatch, match=told):
+            compared(columns(_key=made, at=less), columns(_Key=there, at=less), on_new_column=says, **options)
+        same = columns(_key=made, at=more), columns(_key=made, at=less)
+        assert compared(*same, on_new_column="ignore", **options)[0] == ["_key", "at"]

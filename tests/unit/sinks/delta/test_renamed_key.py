@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.delta import renamed_key
-from sinks.delta.renamed_key import differing, refuse_renamed, renaming_sql
+from sinks.delta.renamed_key import differing, emptying_sql, refuse_renamed, renaming_sql
 from sinks.errors import SchemaMismatch
 
 OWN = ("_sequence", "_offset")
@@ -56,10 +56,11 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
         renamed_key, "_any", lambda kept, where: bool(kept.run(f"SELECT 1 FROM tombstones WHERE {where}"))
     )
 
-    def judge(kept: Any, *key: str) -> str:
+    def judge(kept: Any, *key: str, counts: bool = True) -> str:
         """What is to be done; empty: nothing."""
+        kinds = dict.fromkeys(key, "STRING")
         try:
-            refuse_renamed("lake/t", [kept], key, OWN)
+            refuse_renamed("lake/t", [kept], key, OWN, unused=lambda: None if counts else kinds)
         except SchemaMismatch as error:
             return str(error.hint)
         return ""
@@ -100,3 +101,34 @@ def test_the_order_of_the_key_makes_no_difference(judged: Any) -> None:
     assert renaming_sql("t", {"x y": "INT"}, ["n"], ["x y"], ["n"]) == (
         "ALTER TABLE t ADD COLUMNS (`n` INT); UPDATE t SET `n` = `x y`, `x y` = NULL WHERE `x y` IS NOT NULL"
     )
+
+
+@pytest.mark.parametrize("key", [("id", "line"), ("email",)])
+@pytest.mark.parametrize("noted", [False, True])
+def test_deletes_of_a_table_without_a_change_are_of_no_use_by_another_key(
+    key: tuple[str, ...], noted: bool, judged: Any
+) -> None:
+    """As after a rewind to the beginning, which keeps them aside."""
+    kept = Kept("id")
+    if noted:
+        kept.run("INSERT INTO tombstones (id, _offset) VALUES ('B', '15')")
+    hint = judged(kept, *key, counts=False)
+    assert "rename" not in hint
+    assert "replay" not in hint
+    kept.run(hint.partition("at work: ")[2])
+    assert kept.run("SELECT * FROM tombstones") == []
+    assert judged(kept, *key, counts=False) == judged(kept, *key) == ""
+
+
+def test_deletes_by_the_same_key_stay_also_beside_a_table_without_a_change(judged: Any) -> None:
+    kept = Kept("id")
+    kept.run("INSERT INTO tombstones (id, _offset) VALUES ('B', '15')")
+    assert judged(kept, "ID", counts=False) == ""
+
+
+def test_emptying_names_each_column_that_is_missing() -> None:
+    kinds = {"a b": "INT", "c": "STRUCT<d: INT>"}
+    assert emptying_sql("t", kinds, ["a b", "c"]) == (
+        "ALTER TABLE t ADD COLUMNS (`a b` INT, `c` STRUCT<d: INT>); DELETE FROM t"
+    )
+    assert emptying_sql("t", kinds, []) == "DELETE FROM t"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 
 from sinks.delta.shape import ZONE, Shape, Text, _packed, _unpacked, canonical
+from sinks.errors import SchemaMismatch
 
 TEXTS = st.dictionaries(
     st.sampled_from(["key", "group_by", "sequence_by", "aggregates.total", "aggregates.token", "window.size", ZONE]),
@@ -139,3 +142,33 @@ def test_a_key_is_not_widened_from_float_to_double() -> None:
     assert found(key=["n"]) == found() == []
     assert Shape(texts={"key": ["k"]}).rounded_keys(wanted, wanted) == []
     assert Shape(texts={"key": ["k"]}).rounded_keys(wanted, there) == []
+
+
+def struct(**fields: T.DataType) -> T.StructType:
+    return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
+
+
+@pytest.mark.parametrize("option", ["key", "group_by"])
+def test_a_key_has_the_same_fields_in_the_table_and_in_the_rows(option: str) -> None:
+    """{1, EU} and {1, US} aren't the row of {1}, and the row of {1, EU} isn't that of {1, null}."""
+    text, number = T.StringType(), T.LongType()
+    less, more = struct(id=number), struct(ID=number, region=text)
+    shape = Shape(texts={option: ["_Key"]})
+    one, other = struct(_key=less, at=less), struct(_key=more, at=more)
+    assert shape.other_fields(one, other) == ["the table has no _key.region"]
+    assert shape.other_fields(other, one) == ["the records have no _key.region"]
+    assert shape.other_fields(other, other) == shape.other_fields(one, one) == []
+    assert Shape(texts={option: ["id", "at"]}).other_fields(one, struct(_key=more, at=less, id=number)) == []
+    assert Shape(texts={"type": "delta_append"}).other_fields(one, other) == []
+    deep = [struct(k=struct(parts=T.ArrayType(each))) for each in (less, more)]
+    assert Shape(texts={option: ["k"]}).other_fields(*deep) == ["the table has no k.parts.element.region"]
+
+
+def test_a_key_with_other_fields_is_refused_by_the_option_that_names_it() -> None:
+    table: Any = SimpleNamespace(label="lake/t", schema=struct(_key=struct(id=T.LongType(), region=T.StringType())))
+    shape = Shape("p", "sinks.{}".format, {"key": ["_key"]})
+    shape.check_fields(table, table.schema)
+    with pytest.raises(SchemaMismatch, match=r"the records have no _key\.region") as refused:
+        shape.check_fields(table, struct(_key=struct(id=T.LongType())))
+    assert "sinks.key" in str(refused.value.hint)
+    assert "lakelock replay" in str(refused.value.hint)
