@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.delta")
 
 ZONE = "spark.sql.session.timeZone"
+TRACKED = "tracked"
+"""Name of the columns by which a history tells whether a row has changed, where the file doesn't list them."""
 _PREFIX = "lakelock.shape."
 _GONE_IS_CHANGED = ("key", "group_by", "aggregates.", "window.")
 """Beginnings of options that can't be left out later: the rows hold what they said."""
@@ -73,13 +75,12 @@ class Shape:
         other = self.differences(self._kept(table))
         if not other or not (begun() or holds_changes(table)):
             return
-        told = "; ".join(
-            f"{name if name == ZONE else self.option(name)} was {_told(was)}, and is {_told(now)} now"
-            for name, (was, now) in other.items()
-        )
+        told = "; ".join(self._told(name, was, now) for name, (was, now) in other.items())
         back = "Write what the table was made with"
         if ZONE in other:
             back += f" (spark: {{{ZONE}: {_told(other[ZONE][0])}}}, or in a session of yours spark.conf.set)"
+        if TRACKED in other:
+            back += " (have the column back: in the schema of the records, column_list, steps or transform)"
         if any(name.startswith("types.") for name in other):
             back += " (cast what is counted to the type that it had, and have the table forget the text of before)"
         raise SchemaMismatch(
@@ -116,7 +117,14 @@ class Shape:
         """
         gone = [name for name in kept if name.startswith(_GONE_IS_CHANGED) and name not in self.texts]
         found = {name: (kept[name], self.texts.get(name)) for name in [*self.texts, *gone] if name in kept}
-        return {name: both for name, both in found.items() if canonical(both[0]) != canonical(both[1])}
+        return {name: both for name, both in found.items() if _differ(name, *both)}
+
+    def _told(self, name: str, was: Text, now: Text) -> str:
+        if name == TRACKED:
+            lost = set(_lower(was)) - set(_lower(now))
+            gone = ", ".join(column for column in was or () if column.lower() in lost)
+            return f"{self.option(name)} {gone} too, and the rows have no such column now"
+        return f"{name if name == ZONE else self.option(name)} was {_told(was)}, and is {_told(now)} now"
 
     def rounded_keys(self, there: StructType, wanted: StructType) -> list[str]:
         """The key's columns that Delta would widen from FLOAT to DOUBLE, as faults: the row of 0.1 would be that of
@@ -178,6 +186,18 @@ def canonical(text: Text) -> Text:
     if not isinstance(text, str):
         return sorted(each.lower() for each in text)
     return " ".join(_canonical(token) for token in _TOKENS.findall(text))
+
+
+def _differ(name: str, was: Text, now: Text) -> bool:
+    """A history may compare one column more: rows of before have NULL there. Without one that it has compared, versions
+    that differ in it alone would be merged as soon as a late record comes."""
+    if name == TRACKED:
+        return not set(_lower(was)) <= set(_lower(now))
+    return canonical(was) != canonical(now)
+
+
+def _lower(columns: Text) -> list[str]:
+    return [each.lower() for each in columns or ()]
 
 
 def _canonical(token: str) -> str:

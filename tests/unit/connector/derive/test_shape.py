@@ -76,7 +76,8 @@ def of(
         ({**UPSERT, "apply_as_deletes": "n = 1", "except_column_list": "n", "deletes": "hard"}, {"key": ["k"]}),
         (
             {"type": "delta_history", "key": "k"},
-            {"key": ["k"], "track_history_column_list": None, "track_history_except_column_list": None},
+            {"key": ["k"], "track_history_column_list": None, "track_history_except_column_list": None,
+             "tracked": ["n"]},
         ),
         (
             {"type": "delta_history", "key": "k", "track_history_column_list": "n"},
@@ -85,7 +86,7 @@ def of(
         (
             {"type": "delta_history", "key": "k", "sequence_by": "n", "stored_as_scd_type": "bitemporal"},
             {"key": ["k"], "sequence_by": "n", "system_sequence_by": "_timestamp", "track_history_column_list": None,
-             "track_history_except_column_list": None},
+             "track_history_except_column_list": None, "tracked": ["n"]},
         ),
         (COUNT, {"group_by": ["k"], "aggregates.c": "count(*)"}),
         (
@@ -104,6 +105,26 @@ def test_the_options_by_which_records_go_together_shape_the_rows(sink: dict[str,
     if sink["type"] == "delta_history":
         texts = {**texts, "stored_as_scd_type": sink.get("stored_as_scd_type", "2")}
     assert of(sink).texts == {**texts, "type": sink["type"], **{f"steps.mask.{column}": None for column in together}}
+
+
+TWO = {"k": StringType(), "n": IntegerType(), "b": StringType()}
+
+
+@pytest.mark.parametrize("kind", [{}, {"sequence_by": "n", "stored_as_scd_type": "bitemporal"}])
+def test_a_history_remembers_which_columns_tell_its_versions_apart(kind: dict[str, Any]) -> None:
+    history = {"type": "delta_history", "key": "k", **kind}
+    before = of(history, TWO)
+    assert before.texts["tracked"] == ["n", "b"]
+    assert of(history).differences(before.texts).keys() == {"tracked"}, "value.schema, steps or transform"
+    assert of({**history, "except_column_list": "b"}, TWO).differences(before.texts).keys() == {"tracked"}
+    assert before.differences(of(history).texts) == {}, "a column that comes is compared from now on"
+    assert of(history).option("tracked") == "the versions of sinks[0] were told apart by"
+
+
+def test_columns_that_a_history_does_not_compare_or_lists_are_not_remembered_once_more() -> None:
+    history = {"type": "delta_history", "key": "k"}
+    assert of({**history, "track_history_except_column_list": "b"}, TWO).texts["tracked"] == ["n"]
+    assert "tracked" not in of({**history, "track_history_column_list": "n"}, TWO).texts
 
 
 SALT, OTHER = ({"salt": SecretStr(text)} for text in ("0123456789abcdef", "fedcba9876543210"))
