@@ -22,7 +22,7 @@ from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.derive.changes import table_columns
 from connector.derive.masked_keys import MASK, masks_of_sink
 from connector.derive.tracked_columns import tracked
-from sinks.delta.shape import TRACKED, ZONE, Shape, Text
+from sinks.delta.shape import FILLED, TRACKED, ZONE, Shape, Text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -93,9 +93,12 @@ def _columns(sink: DeltaSink, names: list[str]) -> dict[str, Text]:
 
     A list of tracked columns says itself which these are, and each of them has to be there.
     """
-    if not isinstance(sink, DeltaHistorySink) or sink.track_history_column_list is not None:
+    if not isinstance(sink, KeyedSink):
         return {}
-    return {TRACKED: tracked(sink, [name for name in table_columns(names, sink) if name not in sink.key])}
+    values = [name for name in table_columns(names, sink) if name not in sink.key]
+    if not isinstance(sink, DeltaHistorySink):
+        return {FILLED: values}
+    return {} if sink.track_history_column_list is not None else {TRACKED: tracked(sink, values)}
 
 
 def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructType, columns: StructType) -> bool:

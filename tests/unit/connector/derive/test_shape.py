@@ -71,9 +71,12 @@ def of(
     ("sink", "texts"),
     [
         ({"type": "delta_append"}, {}),
-        (UPSERT, {"key": ["k"]}),
-        ({**UPSERT, "key": ["k", "n"], "sequence_by": "n"}, {"key": ["k", "n"], "sequence_by": "n"}),
-        ({**UPSERT, "apply_as_deletes": "n = 1", "except_column_list": "n", "deletes": "hard"}, {"key": ["k"]}),
+        (UPSERT, {"key": ["k"], "filled": ["n"]}),
+        ({**UPSERT, "key": ["k", "n"], "sequence_by": "n"}, {"key": ["k", "n"], "sequence_by": "n", "filled": []}),
+        (
+            {**UPSERT, "apply_as_deletes": "n = 1", "except_column_list": "n", "deletes": "hard"},
+            {"key": ["k"], "filled": []},
+        ),
         (
             {"type": "delta_history", "key": "k"},
             {"key": ["k"], "track_history_column_list": None, "track_history_except_column_list": None,
@@ -135,7 +138,7 @@ def test_the_salt_of_a_masked_key_is_remembered_and_not_told() -> None:
         return of(UPSERT, steps=[{"mask": ["email", "n"], **salt}, {"rename": {"email": "K"}}])
 
     one, other = masked(SALT), masked(OTHER)
-    assert one.texts.keys() == {"type", "key", "steps.mask.k"}
+    assert one.texts.keys() == {"type", "key", "filled", "steps.mask.k"}
     assert "0123456789abcdef" not in str(one.texts)
     assert one.differences(one.texts) == {}
     assert other.differences(one.texts).keys() == {"steps.mask.k"}
@@ -209,7 +212,7 @@ def test_another_salt_of_what_a_history_tracks_is_another_one(tracks: dict[str, 
 def test_the_salt_of_a_column_with_the_name_of_a_type_is_not_that_of_the_order() -> None:
     steps = [{"mask": ["date", "n"], "salt": SecretStr("0123456789abcdef")}, {"rename": {"n": "m"}}]
     made = of({**UPSERT, "sequence_by": "CAST(at AS DATE)"}, steps=steps)
-    assert made.texts.keys() == {"type", "key", "sequence_by", "steps.mask.k"}
+    assert made.texts.keys() == {"type", "key", "sequence_by", "filled", "steps.mask.k"}
 
 
 KINDS: list[dict[str, Any]] = [
