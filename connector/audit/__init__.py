@@ -306,6 +306,7 @@ def _compared(
             late=_late(config, letters, pinned.epoch),
             earlier=pinned.earlier,
             behind=behind,
+            kept=remembered(table.property(property_of(config.name))),
         )
     closed = pinned.epoch is None and sets_aside and letters is not None and letters.any_closed(config.name)
     counts = _unless_set_aside(config, compared.counts, closed=closed)

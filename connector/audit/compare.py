@@ -8,8 +8,9 @@ coordinates of each, leave the executors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from connector.audit.aggregate import aggregated
@@ -29,6 +30,7 @@ from connector.audit.more_fields import fields_without_column
 from connector.audit.no_column import values_without_column
 from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records, digest, table_columns, without_end
 from connector.audit.refused import refused_by_the_sink, unreadable
+from connector.audit.remembered import Text, no_longer_tracked
 from connector.audit.routes import of_table
 from connector.audit.rows import NOTHING, Earlier, refuse_to_compare
 from connector.audit.steps import stepped, with_headers
@@ -82,6 +84,7 @@ def compare(
     late: DataFrame | None = None,
     earlier: Earlier = NOTHING,
     behind: Held | None = None,
+    kept: Mapping[str, Text] = MappingProxyType({}),
 ) -> Compared:
     """Compare the ``rows`` with what the ``records`` make, read as ``forms`` says.
 
@@ -89,7 +92,8 @@ def compare(
     topics whose rows are another pipeline's. ``letters``: all dead letters, if bad records are set aside in a table.
     ``late``: the letters of late rows. ``earlier``: what the table held before; groups are compared without.
     ``behind``: what Kafka holds, if the ``records`` are also those that follow the claim. A record that can't be read
-    is unreadable, unless bad ones are set aside. Raises ConfigurationError and SchemaMismatch.
+    is unreadable, unless bad ones are set aside. ``kept``: what the table remembers of the options that made its rows.
+    Raises ConfigurationError and SchemaMismatch.
     """
     # Such a table has a row also of a record that can't be read.
     of_rows = config.sinks[0].type == "delta_append" and config.on_bad_record == "fail"
@@ -105,6 +109,8 @@ def compare(
         counts, _ = unreadable(unnamed, cut)
     good = replace(made, numbered=forms.numbered)
     made, rows, notes, missing = _in_both(config, good, rows, forms)
+    if isinstance(sink, DeltaHistorySink):
+        notes += no_longer_tracked(kept, table_columns(good.columns, sink).names)
     dropped = values_without_column(config, good, missing, cut, letters)
     of_fields, unnamed_fields = fields_without_column(config, records, forms.value, rows.columns, cut, letters)
     made = replace(made, frame=made.frame.where(f"NOT {passed_over(config, made.columns.names)}"))

@@ -45,6 +45,19 @@ def other_options(kept: Mapping[str, Text], config: PipelineConfig) -> list[str]
     ]
 
 
+def no_longer_tracked(kept: Mapping[str, Text], columns: Sequence[str]) -> list[str]:
+    """In a sentence: the columns by which a history told its versions apart, and that the file leaves out.
+
+    ``columns``: those that its rows have by the file.
+    """
+    were, now = kept.get("tracked"), {name.lower() for name in columns}
+    gone = [name for name in were if name.lower() not in now] if isinstance(were, list) else []
+    return [
+        f"The table's versions were told apart by {', '.join(gone)} too, which the file leaves out: they were compared "
+        "with those that the other columns make."
+    ] * bool(gone)
+
+
 def _options(config: PipelineConfig) -> dict[str, Text]:
     sink = config.sinks[0]
     found: dict[str, Text] = {"type": sink.type}

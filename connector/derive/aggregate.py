@@ -80,7 +80,7 @@ def aggregates(
         texts = {name: canonical(text) for name, text in sink.aggregates.items()}
         parts = {"group_by": canonical(key), "aggregates": texts, "states": dict(sink.states)}
         options = json.dumps(parts, sort_keys=True)
-        now = Meaning(lambda: partials.of(records).schema, options, totals_of(key, states), adding, key)
+        now = Meaning(lambda: partials.of(records).schema, lambda: options, totals_of(key, states), adding, key)
         reading = MergeOnRead(table, commits, log, now, partial(_kept, table, now), pipeline=config.name)
     columns = partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records)
     return TableDerivation(
@@ -99,11 +99,11 @@ def aggregates(
 
 def _kept(table: DeltaTable, now: Meaning, _: StructType, options: str) -> Meaning:
     """See ``sinks.delta.meaning.Kept``. States can't be summed by other aggregates than those that made them."""
-    if options in ("", now.options):
+    if options in ("", now.options()):
         return now
     raise SchemaMismatch(
         f"The change log of {table.label!r} was started with other aggregates ({options}) than the pipeline has now "
-        f"({now.options}). Its epochs can't be folded by these.",
+        f"({now.options()}). Its epochs can't be folded by these.",
         hint="Run `lakelock fold` with the pipeline file as it was before, and change it then.",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from connector.derive.net_change import net_of
 from sinks.delta.meaning import Meaning, Merging
 from sinks.delta.order import back_to_offsets
 from sinks.delta.table import DeltaTable
+from sinks.delta.upsert import Gone
 from sinks.delta.upsert_rule import UpsertRule
 from sinks.errors import SchemaMismatch
 
@@ -21,32 +22,37 @@ if TYPE_CHECKING:
 _NOT_STORED = ("_delete", "_truncate", UNAVAILABLE)
 
 
-def options_of(rule: UpsertRule, *, ties: bool) -> str:
-    """The options as text. ``ties``: see ``net_of``."""
+def options_of(rule: UpsertRule, *, ties: bool, gone: Sequence[str] = ()) -> str:
+    """The options as text. ``ties``: see ``net_of``; ``gone``: see ``sinks.delta.upsert.Gone``."""
     options = asdict(rule)
     if not rule.by_offset:  # releases before it don't know the word
         del options["by_offset"]
-    return json.dumps({**options, "ties": ties})
+    return json.dumps({**options, "ties": ties, **({"gone": gone} if gone else {})})
 
 
-def rule_of(options: str) -> tuple[UpsertRule, bool]:
-    """The rule, and whether there are ties. Raises ValueError for the text of a newer release."""
+def rule_of(options: str) -> tuple[UpsertRule, bool, Sequence[str]]:
+    """The rule, whether there are ties, and the columns that are gone. Raises ValueError for the text of a newer
+    release."""
     read: dict[str, Any] = json.loads(options)
     found: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in read.items()}
-    ties = bool(found.pop("ties", False))
+    ties, gone = bool(found.pop("ties", False)), tuple(found.pop("gone", ()))
     try:
-        return UpsertRule(**found), ties
+        return UpsertRule(**found), ties, gone
     except TypeError as error:
         raise ValueError(str(error)) from None
 
 
 def kept(
-    table: DeltaTable, now: Meaning, merging: Callable[[UpsertRule], Merging], columns: StructType, options: str
+    table: DeltaTable,
+    now: Meaning,
+    merging: Callable[[UpsertRule, Gone], Merging],
+    columns: StructType,
+    options: str,
 ) -> Meaning:
     """What the changes of a log with these columns and options mean.
 
-    ``now``: what those of this run do; ``merging``: the sink that merges into ``table`` by a rule. Raises
-    SchemaMismatch.
+    ``now``: what those of this run do; ``merging``: the sink that merges into ``table`` by a rule. A column that is
+    gone since isn't among those that were when the log was started. Raises SchemaMismatch.
     """
     there = {name.lower() for name in table.schema.names}
     lost = [name for name in columns.names if name.lower() not in there and name not in _NOT_STORED]
@@ -56,7 +62,7 @@ def kept(
             "any more: their values would be lost.",
             hint="Add the column to the table again, run `lakelock fold`, and drop or rename it then.",
         )
-    if options == now.options and columns.names == now.columns().names:
+    if options == now.options() and columns.names == now.columns().names:
         return now
     if not options:  # by a release that kept none: its changes lacked what the pipeline has got since
         if _lower(columns) - _lower(now.columns()):
@@ -67,16 +73,16 @@ def kept(
             )
         if _lower(columns) == _lower(now.columns()):
             return now
-        options = now.options
+        options = now.options()
     try:
-        rule, ties = rule_of(options)
+        rule, ties, gone = rule_of(options)
     except ValueError as error:
         raise SchemaMismatch(
             f"A newer release has started the change log of {table.label!r}, with options that this one doesn't know: "
             f"{error}.",
             hint="Run `lakelock fold` with that release.",
         ) from None
-    if rule.sequenced != rule_of(now.options)[0].sequenced:
+    if rule.sequenced != rule_of(now.options())[0].sequenced:
         ordered = "with a sequence_by" if rule.sequenced else "by Kafka's offset"
         back = "" if rule.sequenced else f"Give the table that order back: {back_to_offsets(table)}. Then "
         raise SchemaMismatch(
@@ -85,7 +91,8 @@ def kept(
             hint=f"{back or 'Before the order is changed, '}run `lakelock fold` with the pipeline file as it was. If "
             "everything is folded, just run the pipeline: it starts the log again.",
         )
-    return Meaning(lambda: columns, options, net_of(columns.names, rule, ties=ties), merging(rule), rule.key)
+    by = merging(rule, lambda: gone)
+    return Meaning(lambda: columns, lambda: options, net_of(columns.names, rule, ties=ties), by, rule.key)
 
 
 def _lower(columns: StructType) -> set[str]:

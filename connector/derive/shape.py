@@ -19,8 +19,10 @@ from connector.config.kinds import duration_text
 from connector.config.transform_sql import call_in, computes_with
 from connector.decode.debezium import METADATA
 from connector.decode.records import CARRIED, HEADERS, KEY
+from connector.derive.changes import table_columns
 from connector.derive.masked_keys import MASK, masks_of_sink
-from sinks.delta.shape import ZONE, Shape, Text
+from connector.derive.tracked_columns import tracked
+from sinks.delta.shape import FILLED, TRACKED, ZONE, Shape, Text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -45,7 +47,7 @@ def shape(
     """
     sink = config.sinks[0]
     assert isinstance(sink, DeltaSink)
-    texts: dict[str, Text] = {"type": config.sinks[0].type, **_options(sink)}
+    texts: dict[str, Text] = {"type": config.sinks[0].type, **_options(sink), **_columns(sink, rows.names)}
     texts |= masks_of_sink(config.steps, sink, rows.names)  # those that order the records can't be masked
     texts |= {f"{_TYPE}{name}": kind for name, kind in types.items()}
     if _depends_on_the_zone(config, sink, rows, columns):
@@ -57,6 +59,8 @@ def _told(sink: DeltaSink, name: str) -> str:
     """What messages call what a table remembers under this name."""
     if name.startswith(_TYPE):
         return f"the type of what {sink.option('aggregates', name.removeprefix(_TYPE))} counts"
+    if name == TRACKED:
+        return f"the versions of {sink.in_file} were told apart by"
     return name if name.startswith(MASK) else sink.option(name)
 
 
@@ -82,6 +86,19 @@ def _options(sink: DeltaSink) -> dict[str, Text]:
             found["window.time"] = window.time
             found |= {f"window.{name}": duration_text(each) for name, each in lengths.items() if each is not None}
     return found
+
+
+def _columns(sink: DeltaSink, names: list[str]) -> dict[str, Text]:
+    """Columns that no option names. ``names``: those of the records.
+
+    A list of tracked columns says itself which these are, and each of them has to be there.
+    """
+    if not isinstance(sink, KeyedSink):
+        return {}
+    values = [name for name in table_columns(names, sink) if name not in sink.key]
+    if not isinstance(sink, DeltaHistorySink):
+        return {FILLED: values}
+    return {} if sink.track_history_column_list is not None else {TRACKED: tracked(sink, values)}
 
 
 def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructType, columns: StructType) -> bool:

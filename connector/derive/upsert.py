@@ -32,9 +32,10 @@ from sinks.delta.meaning import Meaning
 from sinks.delta.merge_on_read import MergeOnRead
 from sinks.delta.order import check_order, keep_order
 from sinks.delta.own_columns import check_own_columns
+from sinks.delta.shape import no_longer_filled
 from sinks.delta.table import COORDINATES, DeltaTable
 from sinks.delta.tombstones import Tombstones
-from sinks.delta.upsert import DeltaUpsert
+from sinks.delta.upsert import DeltaUpsert, Gone
 from sinks.delta.upsert_rule import COLUMNS, DELETED_BY, UpsertRule
 from sinks.delta.without_offsets import PlainUpsert
 from sinks.errors import ConfigurationError
@@ -65,13 +66,15 @@ def upsert(
             hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
 
-    def merging_by(rule: UpsertRule) -> DeltaUpsert:
-        keeps = config.dead_letters is not None
-        return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps)
+    gone = partial(no_longer_filled, table, config.name, table_columns(records.columns, sink))
 
-    merging = merging_by(rule)
+    def merging_by(rule: UpsertRule, gone: Gone) -> DeltaUpsert:
+        keeps = config.dead_letters is not None
+        return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps, gone=gone)
+
+    merging = merging_by(rule, gone)
     log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
-    now = Meaning(lambda: every.schema, options_of(rule, ties=ties), net, merging, sink.key)
+    now = Meaning(lambda: every.schema, lambda: options_of(rule, ties=ties, gone=gone()), net, merging, sink.key)
     reading = MergeOnRead(table, commits, log, now, partial(kept, table, now, merging_by), pipeline=config.name)
     own = _OwnColumns(table, commits, columns, sink, reading, _keeps_deletes(config, sink, rule))
 
@@ -84,7 +87,7 @@ def upsert(
         sink=reading if on_read else merging,
         log=reading,
         tombstones=merging.tombstones,
-        plain=PlainUpsert(table, pipeline=config.name, rule=rule, tombstone_retention=retention),
+        plain=PlainUpsert(table, pipeline=config.name, rule=rule, tombstone_retention=retention, gone=gone),
         of_records=Records(
             [*table_columns(records.columns, sink), *COORDINATES],
             updates(sink, records.columns),

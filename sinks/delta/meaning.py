@@ -72,8 +72,9 @@ class Meaning:
 
     columns: Callable[[], StructType]
     """The columns of the changes."""
-    options: str
-    """The options that the reduction and the merge depend on, as text. Empty: an older release has kept none."""
+    options: Callable[[], str]
+    """The options that the reduction and the merge depend on, as text. Empty: an older release has kept none. What the
+    table remembers is among them, so they are asked when there is a table."""
     reduce: Reduces
     table: Merging
     """Merges what is reduced."""

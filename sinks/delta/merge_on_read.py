@@ -128,7 +128,7 @@ class MergeOnRead:
         """
         if self.position() is None or not self._goes_on:
             return
-        self._fits = self._log.takes(self._now.columns(), self._now.options)
+        self._fits = self._log.takes(self._now.columns(), self._now.options())
         if self._fits:
             self.publish_view()
         else:
@@ -171,7 +171,7 @@ class MergeOnRead:
         committed = self._now.table.write(epoch, self._now.reduce.of(rows))
         # The position that stands: an earlier attempt of this run may have committed it, having read less.
         left = Epoch.that_left(committed.position, pipeline=self._pipeline)
-        started = self._log.start(left, rows, self._now.options, _seen(committed.position))
+        started = self._log.start(left, rows, self._now.options(), _seen(committed.position))
         self._goes_on, self._fits, self._folded = True, True, committed.position
         self.publish_view()
         return replace(committed, position=started.position)
@@ -179,7 +179,7 @@ class MergeOnRead:
     def _log_takes(self, rows: DataFrame) -> bool:
         """Whether the log holds the rows as they are. Asks once for each schema."""
         if self._taken != rows.schema:
-            if not self._log.takes(rows.schema, self._now.options):
+            if not self._log.takes(rows.schema, self._now.options()):
                 return False
             self._taken = rows.schema
         return True

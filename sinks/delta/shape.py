@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.delta")
 
 ZONE = "spark.sql.session.timeZone"
+TRACKED = "tracked"
+"""Name of the columns by which a history tells whether a row has changed, where the file doesn't list them."""
+FILLED = "filled"
+"""Name of the columns that the updates of an upsert have filled, now or earlier. In a row that a later one replaces, a
+column that it lacks must not keep the value of an older one."""
 _PREFIX = "lakelock.shape."
 _GONE_IS_CHANGED = ("key", "group_by", "aggregates.", "window.")
 """Beginnings of options that can't be left out later: the rows hold what they said."""
@@ -77,6 +82,8 @@ class Shape:
         back = "Write what the table was made with"
         if ZONE in other:
             back += f" (spark: {{{ZONE}: {_told(other[ZONE][0])}}}, or in a session of yours spark.conf.set)"
+        if TRACKED in other:
+            back += " (have the column back: in the schema of the records, column_list, steps or transform)"
         if any(name.startswith("types.") for name in other):
             back += " (cast what is counted to the type that it had, and have the table forget the text of before)"
         raise SchemaMismatch(
@@ -96,6 +103,7 @@ class Shape:
 
         kept = self._kept(table)
         texts = self.over(kept)
+        self._tell_gone(table, kept)
         if texts == kept:
             return
         change = f"SET TBLPROPERTIES ({literal(self.name)} = {literal(_packed(texts))})"
@@ -113,14 +121,16 @@ class Shape:
         """
         gone = [name for name in kept if name.startswith(_GONE_IS_CHANGED) and name not in self.texts]
         found = {name: (kept[name], self.texts.get(name)) for name in [*self.texts, *gone] if name in kept}
-        return {name: both for name, both in found.items() if canonical(both[0]) != canonical(both[1])}
+        return {name: both for name, both in found.items() if _differ(name, *both)}
+
+    def _told(self, name: str, was: Text, now: Text) -> str:
+        if name == TRACKED:
+            return f"{self.option(name)} {', '.join(_beside(was, now))} too, and the rows have no such column now"
+        return f"{name if name == ZONE else self.option(name)} was {_told(was)}, and is {_told(now)} now"
 
     def told(self, other: Mapping[str, tuple[Text, Text]]) -> str:
         """Differences in words."""
-        return "; ".join(
-            f"{name if name == ZONE else self.option(name)} was {_told(was)}, and is {_told(now)} now"
-            for name, (was, now) in other.items()
-        )
+        return "; ".join(self._told(name, was, now) for name, (was, now) in other.items())
 
     def rounded_keys(self, there: StructType, wanted: StructType) -> list[str]:
         """The key's columns that Delta would widen from FLOAT to DOUBLE, as faults: the row of 0.1 would be that of
@@ -172,11 +182,39 @@ class Shape:
         none any more. Where the options differ, no row is left.
         """
         still = {} if self.differences(kept) else {name: kept[name] for name in kept if name != _HAS_A_RULE}
-        return {**still, **self.texts}
+        both = {**still, **self.texts}
+        if FILLED in still and FILLED in both:
+            both[FILLED] = [*(still[FILLED] or ()), *_beside(both[FILLED], still[FILLED])]
+        return both
+
+    def _tell_gone(self, table: DeltaTable, kept: Mapping[str, Text]) -> None:
+        gone = _beside(kept.get(FILLED), self.texts.get(FILLED)) if FILLED in self.texts else []
+        there = _lower(table.schema.names) if gone else []
+        if gone := [name for name in gone if name.lower() in there]:
+            log.warning(
+                "%r: records had %s once, and have no such column now. It is null in each row that a record replaces "
+                "from now on. If it is yours now, have the table forget that records had it: %s",
+                table.label, ", ".join(gone), forgetting_sql(table, self.pipeline),
+            )  # fmt: skip
 
     def _kept(self, table: DeltaTable) -> Mapping[str, Text]:
-        detail = table.detail()
-        return _unpacked(detail.properties.get(self.name, "")) if detail is not None else {}
+        return _kept(table, self.pipeline)
+
+
+def no_longer_filled(table: DeltaTable, pipeline: str, columns: Sequence[str]) -> Sequence[str]:
+    """The columns that earlier updates of the pipeline have filled. ``columns``: those that they fill now."""
+    return _beside(_kept(table, pipeline).get(FILLED), columns)
+
+
+def _kept(table: DeltaTable, pipeline: str) -> Mapping[str, Text]:
+    detail = table.detail()
+    return _unpacked(detail.properties.get(_name(pipeline), "")) if detail is not None else {}
+
+
+def _beside(columns: Text, others: Text) -> list[str]:
+    """Those of the columns that aren't among the others."""
+    known = _lower(others)
+    return [name for name in columns or () if name.lower() not in known]
 
 
 def pipelines(properties: Mapping[str, str]) -> Sequence[str]:
@@ -214,6 +252,18 @@ def canonical(text: Text) -> Text:
     if not isinstance(text, str):
         return sorted(each.lower() for each in text)
     return " ".join(_canonical(token) for token in _TOKENS.findall(text))
+
+
+def _differ(name: str, was: Text, now: Text) -> bool:
+    """A history may compare one column more: rows of before have NULL there. Without one that it has compared, versions
+    that differ in it alone would be merged as soon as a late record comes."""
+    if name == FILLED:
+        return False
+    return bool(_beside(was, now)) if name == TRACKED else canonical(was) != canonical(now)
+
+
+def _lower(columns: Text) -> list[str]:
+    return [each.lower() for each in columns or ()]
 
 
 def _canonical(token: str) -> str:

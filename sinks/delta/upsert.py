@@ -23,11 +23,11 @@ first delete fails that MERGE, with nothing committed, and the epoch is written 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sinks.contract import Committed, Epoch, Position
 from sinks.delta.commit import PipelineCommits
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 _OWN = (COLUMNS, DELETED_BY)
 _NET = "lakelock_net"
+Gone: TypeAlias = Callable[[], Sequence[str]]
+"""The columns that earlier updates of the pipeline have filled, and that its updates don't have any more."""
 
 
 class DeltaUpsert:
@@ -74,15 +76,16 @@ class DeltaUpsert:
         rule: UpsertRule,
         tombstone_retention: timedelta = timedelta(days=7),
         keep_tombstones: bool = False,
+        gone: Gone = tuple,
     ) -> None:
         """``tombstone_retention``: how long a delete is remembered. ``keep_tombstones``: keep them also by offset, as
-        retried dead letters need."""
+        retried dead letters need. ``gone``: see ``Gone``."""
         self._table = table
         self._commits = commits
         self._rule = rule
         keep = (rule.sequenced or keep_tombstones) and not rule.soft
         table.keeps_order = keep or rule.sequenced
-        self._merges = Merges(table, rule, keep=keep, retention=tombstone_retention)
+        self._merges = Merges(table, rule, keep=keep, retention=tombstone_retention, gone=gone)
 
     @property
     def tombstones(self) -> Tombstones | None:
@@ -183,9 +186,11 @@ def up_to_a_delete() -> Iterator[None]:
 class Merges:
     """Plans the MERGE of an epoch, and keeps the tombstones before it."""
 
-    def __init__(self, table: DeltaTable, rule: UpsertRule, *, keep: bool, retention: timedelta) -> None:
-        """``keep``: whether deletes are kept as tombstones; ``retention``: for how long."""
-        self._table = table
+    def __init__(
+        self, table: DeltaTable, rule: UpsertRule, *, keep: bool, retention: timedelta, gone: Gone = tuple
+    ) -> None:
+        """``keep``: whether deletes are kept as tombstones; ``retention``: for how long; ``gone``: see ``Gone``."""
+        self._table, self._gone = table, gone
         self._rule = rule
         self.tombstones = Tombstones(table, rule.key) if keep else None
         self._retention = retention
@@ -219,7 +224,7 @@ class Merges:
             stored = self.tombstones.passed_sql(at.offsets if at else None)
         source = parentheses(source_sql(self._rule, net, columns, stored, None))
         target = self._table.sql_at(at.version if at else None)
-        merge = upserting(self._rule, columns)
+        merge = upserting(self._rule, columns, gone=self._emptied(columns))
         names = self._table.schema.names
         # A dead letter that was retried may be older than the row that the table has.
         replaces = self._rule.replaces and self.tombstones is None
@@ -243,7 +248,8 @@ class Merges:
         self._alike(rows, grows=False).createOrReplaceTempView(_NET)
         stored = self.tombstones.passed_sql(passed) if self.tombstones is not None else None
         source = parentheses(source_sql(self._rule, _NET, rows.columns, stored, None))
-        merge = upserting(self._rule, rows.columns, new=self._table.lacks(rows.columns))
+        new, gone = self._table.lacks(rows.columns), self._emptied(rows.columns)
+        merge = upserting(self._rule, rows.columns, new=new, gone=gone)
         names = self._table.schema.names
         return self._table.spark.sql(
             merge.query(self._table.sql, source, _NET, names, untouched=False, detail=self._table.detail())
@@ -252,7 +258,25 @@ class Merges:
     def _merge(self, rows: DataFrame, truncate: str | None = None, within: str = "") -> Merge:
         new = self._table.lacks(rows.columns)
         stored = stored_as_in(self._table.schema, rows.schema, _OWN) if new is not None else {}
-        return upserting(self._rule, rows.columns, truncate, new=new, within=within, stored=stored)
+        gone = self._emptied(rows.columns)
+        return upserting(self._rule, rows.columns, truncate, new=new, within=within, stored=stored, gone=gone)
+
+    def _emptied(self, columns: Sequence[str]) -> Mapping[str, str]:
+        """Column of the table that earlier updates have filled, and these lack -> SQL of its value in a row that one of
+        these replaces, as in a row that is inserted: a row is one record's. ``columns``: of the net changes.
+
+        Where every column keeps its value until an update has another one, so does this. What Delta generates follows
+        from the others.
+        """
+        own, gone = (*self._rule.key, *COORDINATES, "_sequence", *_OWN), {name.lower() for name in self._gone()}
+        gone -= {name.lower() for name in columns}
+        if not gone or (self._rule.ignore_nulls and {*columns} <= {*own, *self._rule.ignore_nulls}):
+            return {}
+        detail, there = self._table.detail(), self._table.schema.names
+        made = {name.lower() for name in (*detail.generated, *detail.identities)} if detail is not None else set[str]()
+        defaults = {name.lower(): sql for name, sql in detail.defaults.items()} if detail is not None else {}
+        left = [name for name in there if name.lower() in gone and name.lower() not in made]
+        return {name: defaults.get(name.lower(), "NULL") for name in left}
 
     def _alike(self, rows: DataFrame, *, grows: bool) -> DataFrame:
         """The rows with nested columns as the table has them, see ``as_in``."""

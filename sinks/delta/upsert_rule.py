@@ -139,6 +139,7 @@ def upserting(
     new: Sequence[str] | None = None,
     within: str = "",
     stored: Mapping[str, str] = MappingProxyType({}),
+    gone: Mapping[str, str] = MappingProxyType({}),
 ) -> Merge:
     """The MERGE of an epoch's net changes.
 
@@ -154,8 +155,9 @@ def upserting(
     the source are compared with it.
     ``new``: columns that the table lacks, and that this MERGE adds; None: the table's schema doesn't change.
     ``within``: see ``Merge.within``. ``stored``: column -> SQL of its stored value, where ``t``'s has another type.
+    ``gone``: column that the source lacks, and earlier updates had -> SQL of its value in a row that is replaced.
     """
-    guard = _Guard(rule, columns, new or (), stored)
+    guard = _Guard(rule, columns, new or (), stored, gone)
     return Merge(
         rule.key,
         guard.matched(),
@@ -191,12 +193,13 @@ class _Guard:
         columns: Sequence[str],
         new: Sequence[str] = (),
         stored: Mapping[str, str] = MappingProxyType({}),
+        gone: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._rule = rule
         self._new, self._stored = new, stored
         self._has_deletes = DELETED_BY in columns
-        self._values = [name for name in columns if name not in (DELETED_BY, COLUMNS)]
-
+        values = {name: f"s.{identifier(name)}" for name in columns if name not in (DELETED_BY, COLUMNS)}
+        self._values = {**values, **gone}
         by_sequence = rule.sequenced
         update, delete = order_sql("s", sequenced=by_sequence), deleted_sql(f"s.{DELETED_BY}", sequenced=by_sequence)
         self._incoming_update = f"CASE WHEN s._offset IS NOT NULL THEN {update} END"
@@ -273,7 +276,7 @@ class _Guard:
         ends after it: it reads every change in between, so the last value that it meets up to the stored offset is the
         stored value.
         """
-        incoming = f"s.{identifier(name)}"
+        incoming = self._values[name]
         if name not in self._rule.parts:
             return incoming
         stored, whens = self._stored_value(name), list[tuple[str, str]]()
@@ -303,16 +306,14 @@ class _Guard:
             newest_delete = f"coalesce({incoming_delete}, {stored_delete})"
             deleted = self._deleted_by_the_epoch()
             condition = ""
-        sets = {
-            name: case([(takes_values, f"s.{identifier(name)}")], self._stored_value(name)) for name in self._values
-        }
+        sets = {name: case([(takes_values, value)], self._stored_value(name)) for name, value in self._values.items()}
         return [Change(condition, {**sets, DELETED_BY: newest_delete, "_deleted": deleted})]
 
     def _matched_column_by_column(self) -> list[Change]:
         """By sequence, where parts of a row arrive in any order: each such column has its own order."""
         sets = {
-            name: case([(self._update_is_newer, f"s.{identifier(name)}")], self._stored_value(name))
-            for name in self._values
+            name: case([(self._update_is_newer, value)], self._stored_value(name))
+            for name, value in self._values.items()
         }
         orders, changes = {}, [self._update_is_newer]
         for name in self._rule.parts:

@@ -22,7 +22,7 @@ from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import DeltaTable
-from sinks.delta.upsert import Deletes, Merges, up_to_a_delete
+from sinks.delta.upsert import Deletes, Gone, Merges, up_to_a_delete
 from sinks.delta.upsert_rule import SOURCE, UpsertRule
 from sinks.spark.cached import kept
 
@@ -57,11 +57,13 @@ class PlainUpsert:
         pipeline: str,
         rule: UpsertRule,
         tombstone_retention: timedelta = timedelta(days=7),
+        gone: Gone = tuple,
     ) -> None:
         """``pipeline``: its name, which its commits carry; ``tombstone_retention``: how long a delete is remembered, if
-        the rule is guarded."""
+        the rule is guarded; ``gone``: see ``Gone``."""
         self._table, self._pipeline = table, pipeline
-        self._merges = Merges(table, rule, keep=rule.guarded and not rule.soft, retention=tombstone_retention)
+        keep = rule.guarded and not rule.soft
+        self._merges = Merges(table, rule, keep=keep, retention=tombstone_retention, gone=gone)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Merge the rows: net changes, see ``DeltaUpsert``. Conflicts are retried. Raises KeyMoved."""

@@ -39,8 +39,9 @@ class Runs:
         self.position: Position | None = None
         self.offset = 0
 
-    def run(self, fields: str, *epochs: list[Row], **sink: Any) -> MergeOnRead:
-        """``fields``: of the records, in DDL; ``epochs``: their values."""
+    def run(self, fields: str, *epochs: list[Row], remembers: bool = False, **sink: Any) -> MergeOnRead:
+        """``fields``: of the records, in DDL; ``epochs``: their values; ``remembers``: whether the table remembers what
+        shapes its rows, as it does since release 0.3."""
         options = {
             "name": "p",
             "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "nobody:1"}},
@@ -52,6 +53,8 @@ class Runs:
         schema = f"{fields}, {OWN}"
         made = derive(parse(options), table, commits, self.spark.createDataFrame([], schema))
         table.create(made.columns)
+        if remembers:
+            made.shape.keep(table)
         made.sink.position()
         for rows in epochs:
             coordinates = [(False, "t", 0, self.offset + number, AT) for number in range(len(rows))]
@@ -99,6 +102,32 @@ def test_a_fold_takes_what_the_log_has_as_it_was_appended(runs: Runs) -> None:
     assert live(log, "k", "doc", "note") == expected
     log.fold("me")
     assert runs.rows("k, doc, note") == expected
+
+
+@pytest.mark.breadth
+def test_a_column_that_has_left_the_rows_is_null_where_a_later_record_replaces_a_row(runs: Runs) -> None:
+    """What was appended with it still brings its values, and what comes after it takes them away."""
+    runs.run("k STRING, doc STRING, note STRING", [("a", "x", "1"), ("b", "y", "1")], [("b", "z", "2")], remembers=True)
+    log = runs.run("k STRING, doc STRING", [("a", "new")], remembers=True)
+    expected = [("a", "new", None), ("b", "z", "2")]
+    assert live(log, "k", "doc", "note") == expected
+    assert runs.rows("k, doc, note") == expected, "the epoch after the fold is merged"
+    log = runs.run("k STRING, doc STRING", [("b", "newer")], remembers=True)
+    expected = [("a", "new", None), ("b", "newer", None)]
+    assert live(log, "k", "doc", "note") == expected
+    log.fold("me")
+    assert runs.rows("k, doc, note") == expected
+
+
+@pytest.mark.breadth
+def test_a_column_of_a_persons_own_that_the_file_names_since_stays_where_the_table_remembers(runs: Runs) -> None:
+    runs.run("k STRING, doc STRING", [("a", "1")], remembers=True)
+    runs.sql("ALTER TABLE {t} ADD COLUMNS (note STRING)")
+    runs.sql("UPDATE {t} SET note = 'x'")
+    runs.run("k STRING, doc STRING", [("a", "2")], remembers=True)
+    log = runs.run("k STRING, doc STRING, note STRING", [("b", "1", "y")], remembers=True)
+    log.fold("me")
+    assert runs.rows("k, doc, note") == [("a", "2", "x"), ("b", "1", "y")]
 
 
 @pytest.mark.breadth

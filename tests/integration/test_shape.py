@@ -113,6 +113,36 @@ def test_what_shapes_the_rows_cannot_change(
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize("sink", [{}, {"deletes": "soft"}, {"sequence_by": "n"}], ids=["offset", "soft", "sequence"])
+def test_a_column_that_leaves_the_rows_is_null_where_a_record_replaces_a_row(sink: dict[str, Any], lake: Lake) -> None:
+    """Else the row would be no record's: values of a new one beside a value of an old one."""
+    lake.topic.send(*((k, {"k": k, "n": 1, "s": {"x": "old"}}) for k in "ab"), partition=0)
+    before = lake.pipeline("upsert", schema="k STRING, n INT, s STRUCT<x: STRING>", sink=sink)
+    before.run()
+    lake.sql("ALTER TABLE {t} ADD COLUMNS (own STRING)", "upsert")
+    lake.sql("UPDATE {t} SET own = 'mine'", "upsert")
+    lake.topic.send(("a", {"k": "a", "n": 2, "s": {"x": "new"}}), partition=0)
+    lake.pipeline("upsert", schema="k STRING, n INT", sink=sink).run()
+    rows = query(lake.path("upsert"), "SELECT k, n, s.x, own FROM t ORDER BY k")
+    assert rows == [("a", 2, None, "mine"), ("b", 1, "old", "mine")]
+    lake.topic.send(("b", {"k": "b", "n": 2, "s": {"x": "back"}}), partition=0)
+    before.run()
+    rows = query(lake.path("upsert"), "SELECT k, n, s.x FROM t ORDER BY k")
+    assert rows == [("a", 2, None), ("b", 2, "back")]
+
+
+@pytest.mark.breadth
+def test_a_history_is_refused_without_a_column_that_it_has_compared(lake: Lake) -> None:
+    send(lake, 1)
+    history = {"key": "k", "sequence_by": "n"}
+    pipeline(lake, "history", history).run()
+    error = refused(lake, "history", lake.pipeline("history", schema="k STRING, n INT, at TIMESTAMP", sink=history))
+    assert "told apart by m too" in str(error)
+    send(lake, 2)
+    pipeline(lake, "history", history).run()
+
+
+@pytest.mark.breadth
 def test_another_time_zone_is_refused_where_a_text_became_a_time(lake: Lake) -> None:
     assert lake.spark is not None
     send(lake, 1)

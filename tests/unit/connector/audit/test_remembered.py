@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from connector.audit import _as_then
-from connector.audit.remembered import ZONE, other_options, property_of, remembered
+from connector.audit.remembered import ZONE, no_longer_tracked, other_options, property_of, remembered
 from connector.config import PipelineConfig, parse
 from connector.derive.shape import shape
 
@@ -73,6 +73,14 @@ def test_another_kind_of_table_is_told(sink: dict[str, Any]) -> None:
     told = f"The table's rows were made with another sinks[0].type, {sink['type']}: the file says delta_append,"
     assert told in other_options(remembered(written(sink)[1]), pipeline(append))[0]
     assert other_options(remembered(written(append)[1]), pipeline(append)) == []
+
+
+def test_a_column_by_which_versions_were_told_apart_is_named_once_the_file_leaves_it_out() -> None:
+    kept = remembered(written(HISTORY)[1])
+    (told,) = no_longer_tracked(kept, ["id", "no", "at", "all"])
+    assert told.startswith("The table's versions were told apart by n too, which the file leaves out:")
+    assert no_longer_tracked(kept, ["ID", "NO", "N", "at", "all", "more"]) == []
+    assert no_longer_tracked(remembered(written(UPSERT)[1]), []) == no_longer_tracked({}, []) == []
 
 
 def test_the_same_option_in_other_words_is_not() -> None:

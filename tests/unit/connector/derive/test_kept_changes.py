@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,18 +42,20 @@ def meaning(*names: str, options: str = "", **rule: Any) -> Meaning:
     of = UpsertRule(("k",), **rule)
     merging: Any = of
     text = options or options_of(of, ties=False)
-    return Meaning(lambda: columns(*names, *OWN), text, net_of([*names, *OWN], of), merging, ("k",))
+    return Meaning(lambda: columns(*names, *OWN), lambda: text, net_of([*names, *OWN], of), merging, ("k",))
 
 
 def of_log(now: Meaning, options: str, *names: str, table: tuple[str, ...] = ("k", "doc", "note")) -> Meaning:
     there: Any = SimpleNamespace(label="lake/t", sql="delta.`lake/t`", schema=columns(*table, *COORDINATES))
-    merging: Any = lambda rule: rule  # noqa: E731
+    merging: Any = lambda rule, _: rule  # noqa: E731
     return kept(there, now, merging, columns(*names, *OWN), options)
 
 
 @given(rule=RULES, ties=st.booleans())
 def test_the_text_holds_the_whole_rule(rule: UpsertRule, ties: bool) -> None:
-    assert rule_of(options_of(rule, ties=ties)) == (rule, ties)
+    assert rule_of(options_of(rule, ties=ties)) == (rule, ties, ())
+    assert rule_of(options_of(rule, ties=ties, gone=["a"])) == (rule, ties, ("a",))
+    assert "gone" not in json.loads(options_of(rule, ties=ties)), "releases before it don't know the word"
 
 
 def test_a_fold_takes_the_columns_of_the_log_by_the_rule_of_the_log() -> None:
@@ -65,15 +68,25 @@ def test_a_fold_takes_the_columns_of_the_log_by_the_rule_of_the_log() -> None:
     assert "note" in found.reduce.aggregates["latest"]
 
 
+def test_a_column_that_is_gone_was_so_when_the_log_was_started_or_not() -> None:
+    """What the table remembers meanwhile, as of a column that the file names since, has no say in its epochs."""
+    there: Any = SimpleNamespace(label="lake/t", sql="delta.`lake/t`", schema=columns("k", "doc", "note", *COORDINATES))
+    merging: Any = lambda _, gone: gone()  # noqa: E731
+    rule = UpsertRule(("k",))
+    for gone in ((), ("note",)):
+        options = options_of(rule, ties=False, gone=gone)
+        assert kept(there, meaning("k", "doc", "note"), merging, columns("k", "doc", *OWN), options).table == gone
+
+
 def test_what_is_the_same_is_not_built_twice() -> None:
     now = meaning("k", "note")
-    assert of_log(now, now.options, "k", "note") is now
+    assert of_log(now, now.options(), "k", "note") is now
 
 
 def test_a_column_that_the_table_has_lost_is_named() -> None:
     now = meaning("k", "doc")
     with pytest.raises(SchemaMismatch, match="has changes with note, and the table has no such column"):
-        of_log(now, now.options, "k", "doc", "note", table=("k", "doc"))
+        of_log(now, now.options(), "k", "doc", "note", table=("k", "doc"))
 
 
 def test_a_log_of_an_older_release_is_folded_as_the_file_says_if_it_has_its_columns() -> None:
@@ -104,6 +117,6 @@ def test_options_of_a_newer_release_are_not_guessed(options: str) -> None:
 def test_sums_are_folded_by_the_aggregates_that_made_them() -> None:
     table: Any = SimpleNamespace(label="lake/t")
     now = meaning("k", options='{"aggregates": {"n": "max(n)"}}')
-    assert kept_totals(table, now, columns("k"), now.options) is now
+    assert kept_totals(table, now, columns("k"), now.options()) is now
     with pytest.raises(SchemaMismatch, match=r"(?s)started with other aggregates \(.*min\(n\).*Run `lakelock fold`"):
         kept_totals(table, now, columns("k"), '{"aggregates": {"n": "min(n)"}}')

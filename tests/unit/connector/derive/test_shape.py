@@ -71,12 +71,16 @@ def of(
     ("sink", "texts"),
     [
         ({"type": "delta_append"}, {}),
-        (UPSERT, {"key": ["k"]}),
-        ({**UPSERT, "key": ["k", "n"], "sequence_by": "n"}, {"key": ["k", "n"], "sequence_by": "n"}),
-        ({**UPSERT, "apply_as_deletes": "n = 1", "except_column_list": "n", "deletes": "hard"}, {"key": ["k"]}),
+        (UPSERT, {"key": ["k"], "filled": ["n"]}),
+        ({**UPSERT, "key": ["k", "n"], "sequence_by": "n"}, {"key": ["k", "n"], "sequence_by": "n", "filled": []}),
+        (
+            {**UPSERT, "apply_as_deletes": "n = 1", "except_column_list": "n", "deletes": "hard"},
+            {"key": ["k"], "filled": []},
+        ),
         (
             {"type": "delta_history", "key": "k"},
-            {"key": ["k"], "track_history_column_list": None, "track_history_except_column_list": None},
+            {"key": ["k"], "track_history_column_list": None, "track_history_except_column_list": None,
+             "tracked": ["n"]},
         ),
         (
             {"type": "delta_history", "key": "k", "track_history_column_list": "n"},
@@ -85,7 +89,7 @@ def of(
         (
             {"type": "delta_history", "key": "k", "sequence_by": "n", "stored_as_scd_type": "bitemporal"},
             {"key": ["k"], "sequence_by": "n", "system_sequence_by": "_timestamp", "track_history_column_list": None,
-             "track_history_except_column_list": None},
+             "track_history_except_column_list": None, "tracked": ["n"]},
         ),
         (COUNT, {"group_by": ["k"], "aggregates.c": "count(*)"}),
         (
@@ -106,6 +110,26 @@ def test_the_options_by_which_records_go_together_shape_the_rows(sink: dict[str,
     assert of(sink).texts == {**texts, "type": sink["type"], **{f"steps.mask.{column}": None for column in together}}
 
 
+TWO = {"k": StringType(), "n": IntegerType(), "b": StringType()}
+
+
+@pytest.mark.parametrize("kind", [{}, {"sequence_by": "n", "stored_as_scd_type": "bitemporal"}])
+def test_a_history_remembers_which_columns_tell_its_versions_apart(kind: dict[str, Any]) -> None:
+    history = {"type": "delta_history", "key": "k", **kind}
+    before = of(history, TWO)
+    assert before.texts["tracked"] == ["n", "b"]
+    assert of(history).differences(before.texts).keys() == {"tracked"}, "value.schema, steps or transform"
+    assert of({**history, "except_column_list": "b"}, TWO).differences(before.texts).keys() == {"tracked"}
+    assert before.differences(of(history).texts) == {}, "a column that comes is compared from now on"
+    assert of(history).option("tracked") == "the versions of sinks[0] were told apart by"
+
+
+def test_columns_that_a_history_does_not_compare_or_lists_are_not_remembered_once_more() -> None:
+    history = {"type": "delta_history", "key": "k"}
+    assert of({**history, "track_history_except_column_list": "b"}, TWO).texts["tracked"] == ["n"]
+    assert "tracked" not in of({**history, "track_history_column_list": "n"}, TWO).texts
+
+
 SALT, OTHER = ({"salt": SecretStr(text)} for text in ("0123456789abcdef", "fedcba9876543210"))
 
 
@@ -114,7 +138,7 @@ def test_the_salt_of_a_masked_key_is_remembered_and_not_told() -> None:
         return of(UPSERT, steps=[{"mask": ["email", "n"], **salt}, {"rename": {"email": "K"}}])
 
     one, other = masked(SALT), masked(OTHER)
-    assert one.texts.keys() == {"type", "key", "steps.mask.k"}
+    assert one.texts.keys() == {"type", "key", "filled", "steps.mask.k"}
     assert "0123456789abcdef" not in str(one.texts)
     assert one.differences(one.texts) == {}
     assert other.differences(one.texts).keys() == {"steps.mask.k"}
@@ -188,7 +212,7 @@ def test_another_salt_of_what_a_history_tracks_is_another_one(tracks: dict[str, 
 def test_the_salt_of_a_column_with_the_name_of_a_type_is_not_that_of_the_order() -> None:
     steps = [{"mask": ["date", "n"], "salt": SecretStr("0123456789abcdef")}, {"rename": {"n": "m"}}]
     made = of({**UPSERT, "sequence_by": "CAST(at AS DATE)"}, steps=steps)
-    assert made.texts.keys() == {"type", "key", "sequence_by", "steps.mask.k"}
+    assert made.texts.keys() == {"type", "key", "sequence_by", "filled", "steps.mask.k"}
 
 
 KINDS: list[dict[str, Any]] = [

@@ -123,6 +123,28 @@ def test_rows_that_are_no_longer_ordered_by_a_sequence_take_another_one_later() 
     assert Shape("p", str, {"key": ["a"]}).over({"key": ["a"], "sequence_by": "n"}) == {"key": ["a"]}
 
 
+def test_a_history_may_compare_one_column_more_and_none_less() -> None:
+    """A late record would have versions read again that differ in that column alone, and merge them into one."""
+    assert differences({"tracked": ["a", "b"]}, {"tracked": ["A"]}) == {"tracked": (["a", "b"], ["A"])}
+    assert differences({"tracked": ["a", "b"]}, {"tracked": ["c", "a"]}) == {"tracked": (["a", "b"], ["c", "a"])}
+    assert differences({"tracked": ["a", "B"]}, {"tracked": ["b", "A", "c"]}) == {}
+    assert differences({"type": "delta_history"}, {"tracked": ["a"]}) == {}, "a table of an earlier release doesn't say"
+    assert Shape("p", str, {"tracked": ["a", "c"]}).over({"tracked": ["a"]}) == {"tracked": ["a", "c"]}
+
+
+def test_the_refusal_names_the_column_that_a_history_has_compared() -> None:
+    properties = dict(Shape("p", str, {"tracked": ["a", "Reason"]}).properties)
+    detail = SimpleNamespace(properties=properties)
+    table: Any = SimpleNamespace(label="lake/t", sql="delta.`lake/t`", detail=lambda: detail)
+    now = Shape("p", lambda _: "the versions of sinks[0] were told apart by", {"tracked": ["a"]})
+    with pytest.raises(SchemaMismatch, match=r"the versions of sinks\[0\] were told apart by Reason too,") as refused:
+        now.check(table, begun=lambda: True)
+    assert "column_list" in refused.value.hint
+    assert "UNSET TBLPROPERTIES" in refused.value.hint
+    properties.clear()  # as the hint says
+    now.check(table, begun=lambda: True)
+
+
 @pytest.mark.parametrize("option", ["key", "group_by"])
 def test_what_rows_belong_together_by_cannot_be_left_out(option: str) -> None:
     assert differences({option: ["a"]}, {"type": "delta_append"}) == {option: (["a"], None)}
