@@ -35,7 +35,7 @@ def audited(table: Position, log: Position) -> bool:
         metadata=lambda *_: (None, of(log)), newest=0, restored_after=lambda _: False, replaced_after=lambda _: False
     )
     it: Any = SimpleNamespace(change_log=lambda: beside, restored_after=lambda _: False)
-    return OnRead.of(it, "p", of(table)).counts
+    return OnRead.of(it, it.change_log(), "p", of(table)).counts
 
 
 CASES = {
