@@ -15,8 +15,9 @@ from connector.derive.derivation import TableDerivation
 from connector.derive.reduction import Reduction
 from connector.spark.compat import needs
 from connector.state import Monoid, aggregate, bound
+from connector.state.numbers import Average, Sum
 from connector.state.sketches import Quantile
-from connector.state.values import First
+from connector.state.values import Count, First, Max, Min
 from connector.state.windows import END, START, closed_before, in_sessions, windowed
 from sinks.contract import Epoch
 from sinks.delta.aggregate import DeltaAggregate, Groups, PlainAggregate
@@ -30,8 +31,10 @@ from sinks.delta.shape import canonical
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, SchemaMismatch
 from sinks.event_time import Clock
+from sinks.offsets import OffsetRange, TopicPartition
 from sinks.spark.by_partition import by_partition
 from sinks.spark.cached import uncached
+from sinks.spark.row_errors import raise_sql
 from sinks.spark.sql import identifier, literal, struct_sql
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OFFSETS = "map<string, struct<first: bigint, last: bigint>>"
+_FEW = 8
+"""Up to this number of partitions, a group's row has two aggregates for each."""
 
 
 def aggregates(
@@ -140,7 +145,7 @@ class _Partials:
         if window is not None and window.late == "dead_letter":
             records = records.where(f"NOT {identifier(LATE)}")
         if window is None:
-            return self.of(records)
+            return self.of(records, epoch.ranges)
         if window.gap is not None:
             key = [*self._sink.group_by, SESSION]
             return self._sums(self._numbered(records), key, extent=True).drop(SESSION)
@@ -151,8 +156,11 @@ class _Partials:
             closing = self._stored().where(f"NOT window_closed AND {END} <= {limit}")
         return self._by_group(records, key, closing, [f"coalesce({END} <= {limit}, false) AS window_closed"])
 
-    def of(self, records: DataFrame) -> DataFrame:
-        """Without a window."""
+    def of(self, records: DataFrame, ranges: Sequence[OffsetRange] = ()) -> DataFrame:
+        """Without a window. ``ranges``: of the epoch whose records they are; none, if any partition may have some."""
+        places = sorted({range_.at for range_ in ranges})
+        if 0 < len(places) <= _FEW and all(map(_at_once, self._states.values())):
+            return self._sums_at_once(records, places)
         return self._by_group(records, list(self._sink.group_by), None, ())
 
     def table_schema(self, records: DataFrame) -> StructType:
@@ -215,6 +223,30 @@ class _Partials:
         keys = (F.col(f"k{index}").alias(name) for index, name in enumerate(key))
         return sums.select(*keys, *((START, END) if extent else ()), "_state", "_offsets")
 
+    def _sums_at_once(self, records: DataFrame, places: Sequence[TopicPartition]) -> DataFrame:
+        """The same of records of these partitions: one shuffle in place of two, and only aggregates that Spark
+        compiles. A record of another partition fails the query. Its offset would be nowhere, so that a replay would add
+        it again."""
+        from pyspark.sql import functions as F
+
+        of_place = [f"(_topic = {literal(at.topic)} AND _partition = {at.partition})" for at in places]
+        entries = (
+            struct_sql({"key": literal(f"{at.topic}-{at.partition}"), "value": struct_sql(
+                {"first": f"min(_offset) FILTER (WHERE {its})", "last": f"max(_offset) FILTER (WHERE {its})"}
+            )})
+            for at, its in zip(places, of_place, strict=True)
+        )  # fmt: skip
+        offsets = f"map_from_entries(filter(array({', '.join(entries)}), _place -> _place.value.first IS NOT NULL))"
+        foreign = f"count_if(NOT coalesce({' OR '.join(of_place)}, false)) > 0"
+        # Nullable as in ``_sums``.
+        offsets = f"CASE WHEN {foreign} THEN {raise_sql('not_of_epoch')} WHEN count(1) > 0 THEN {offsets} END"
+        key = self._sink.group_by
+        sums = records.groupBy(*(F.col(identifier(name)).alias(f"k{index}") for index, name in enumerate(key))).agg(
+            F.expr(struct_sql({name: state.gather() for name, state in self._states.items()})).alias("_state"),
+            F.expr(offsets).cast(_OFFSETS).alias("_offsets"),
+        )
+        return sums.select(*(F.col(f"k{index}").alias(name) for index, name in enumerate(key)), "_state", "_offsets")
+
     def _total(self, states: Sequence[str]) -> Column:
         from pyspark.sql import functions as F
 
@@ -241,6 +273,14 @@ class _Partials:
 
     def _stored(self) -> DataFrame:
         return uncached(self._table.spark, self._table.sql)
+
+
+def _at_once(state: Monoid) -> bool:
+    """Whether all records of a group may be gathered in one step: the state is the very same, as is what fails.
+
+    Sketches estimate otherwise, lists may not fit into memory, and of other numbers a part may overflow, but not all.
+    """
+    return state.number.is_integer if isinstance(state, Sum | Average) else isinstance(state, Count | Min | Max | First)
 
 
 def _without_applied(records: DataFrame, table: DeltaTable, topics: Container[str]) -> DataFrame:

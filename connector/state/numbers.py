@@ -46,6 +46,11 @@ class Number:
         return not self.floating and digits <= self.digits - self.scale
 
     @property
+    def is_integer(self) -> bool:
+        """Whether the SQL type is an integer: any sum of an epoch's values fits into ``decimal``."""
+        return self.sql in _INTEGERS
+
+    @property
     def is_decimal(self) -> bool:
         """Whether the SQL type itself is a decimal."""
         return self.sql.startswith("DECIMAL")
@@ -99,6 +104,18 @@ class _Exact(Monoid):
             wrong = f"CASE WHEN isnan({x}) OR abs({x}) = DOUBLE('Infinity') THEN {nothing} ELSE {wrong} END"
         return f"CASE WHEN {x} IS NOT NULL THEN coalesce(try_cast({x} AS {self.number.decimal}), {wrong}) END"
 
+    def _added(self) -> str:
+        """An aggregate expression: the exact sum of a group's x; NULL if it doesn't fit, or all x are NULL.
+
+        A decimal per record is slow. An integer is x = high * 2^32 + low, and each half is summed in a long: exactly,
+        for up to 2^31 records. Of more a half may not fit, and try_sum makes that NULL: no sum is ever wrong.
+        """
+        if not self.number.is_integer:
+            return f"try_sum({self._value()})"
+        x = f"CAST(({self.arguments[0]}) AS BIGINT)"
+        high, low = f"try_sum(shiftright({x}, 32))", f"try_sum({x} & 4294967295L)"
+        return f"CAST({high} AS DECIMAL(19, 0)) * 4294967296BD + CAST({low} AS DECIMAL(19, 0))"
+
     def _too_large(self) -> str:
         return raise_sql("overflow", aggregate=literal(str(self)))
 
@@ -110,7 +127,8 @@ class _Exact(Monoid):
 class Sum(_Exact):
     """The exact sum of x, presented with the type that SQL's sum has: BIGINT, DECIMAL(38, s) or DOUBLE.
 
-    A DOUBLE or FLOAT is first rounded to 18 decimals, and has to be below 1e19.
+    A DOUBLE or FLOAT is first rounded to 18 decimals, and has to be below 1e19. Of integers, a group may have 2^31
+    records in one epoch; if more fail, ``epoch.max_records`` has to be smaller.
     """
 
     def lift(self) -> str:
@@ -131,14 +149,14 @@ class Sum(_Exact):
 
     def gather(self) -> str:
         """The exact sum of a group's x; NULL if all are NULL."""
-        return self._of_any(self.arguments[0], self._value())
+        return self._of_any(self.arguments[0], self._added())
 
     def total(self, states: str) -> str:
         """The exact sum of a group's states; NULL if all are NULL."""
-        return self._of_any(states, states)
+        return self._of_any(states, f"try_sum({states})")
 
-    def _of_any(self, counted: str, summed: str) -> str:
-        return f"CASE WHEN count({counted}) > 0 THEN {self._fitting(f'try_sum({summed})', self.number.scale)} END"
+    def _of_any(self, counted: str, sum_: str) -> str:
+        return f"CASE WHEN count({counted}) > 0 THEN {self._fitting(sum_, self.number.scale)} END"
 
 
 class _Moments(_Exact):
@@ -163,18 +181,16 @@ class _Moments(_Exact):
 
     def gather(self) -> str:
         """The struct of a group of records; NULL if all x are NULL."""
-        return self._struct(f"count({self.arguments[0]})", {name: sql for name, (sql, _) in self._sums().items()})
+        sums = {name: f"try_sum({sql})" for name, (sql, _) in self._sums().items()}
+        return self._struct(f"count({self.arguments[0]})", sums)
 
     def total(self, states: str) -> str:
         """The struct of a group's states; NULL if all are NULL."""
         n = f"coalesce(sum(({states}).n), 0L)"
-        return self._struct(n, {name: f"({states}).{name}" for name in self._sums()})
+        return self._struct(n, {name: f"try_sum(({states}).{name})" for name in self._sums()})
 
-    def _struct(self, n: str, columns: dict[str, str]) -> str:
-        sums = (
-            f"'{name}', {self._fitting(f'try_sum({columns[name]})', scale)}"
-            for name, (_, scale) in self._sums().items()
-        )
+    def _struct(self, n: str, added: dict[str, str]) -> str:
+        sums = (f"'{name}', {self._fitting(added[name], scale)}" for name, (_, scale) in self._sums().items())
         return f"CASE WHEN {n} > 0 THEN named_struct('n', {n}, {', '.join(sums)}) END"
 
 
@@ -183,6 +199,10 @@ class Average(_Moments):
 
     The result is a DOUBLE; for decimals it is a decimal with 4 places more than x has, 6 at least.
     """
+
+    def gather(self) -> str:
+        """The struct of a group of records; NULL if all x are NULL."""
+        return self._struct(f"count({self.arguments[0]})", {"sum": self._added()})
 
     def present(self, state: str) -> str:
         """The quotient of sum and ``n``; NULL for no values."""
