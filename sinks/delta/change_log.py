@@ -6,7 +6,7 @@ folder. Each row is a change, with the number of its epoch.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -107,15 +107,17 @@ class ChangeLog:
             writer = writer.option("overwriteSchema", "true")
         return proven(commits, epoch, partial(writer.save, table.path))
 
-    def rows_sql(self, after: int, until: int | None = None, *, version: int | None = None) -> str:
+    def rows_sql(
+        self, after: int, until: int | None = None, *, version: int | None = None, names: Sequence[str] | None = None
+    ) -> str:
         """SQL, as in FROM, of the changes of epochs > ``after`` and <= ``until`` (None: no limit).
 
-        ``version``: version of the log to read; None: the newest when the query runs.
+        ``version``: version of the log to read; None: the newest when the query runs. ``names``: of the changes'
+        columns at this version, where they are known; None: they are asked for.
         """
         bound = f" AND {EPOCH} <= {until}" if until is not None else ""
         at = f" VERSION AS OF {version}" if version is not None else ""
-        names = self.table.spark.sql(f"SELECT * FROM {self.table.sql}{at}").columns
-        changes = ", ".join(identifier(name) for name in names if name != EPOCH)
+        changes = ", ".join(map(identifier, self.started_with(version)[0].names if names is None else names))
         return f"(SELECT {changes} FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
 
     def started_with(self, version: int | None = None) -> tuple[StructType, str]:

@@ -305,14 +305,15 @@ class MergeOnRead:
             return self._of.fixed_sql()
         if not standing.unfolded or log is None:
             return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
-        changes = self._log.rows_sql(table.epoch, version=log.version)
+        columns, options = self._log.started_with(log.version)
+        changes = self._log.rows_sql(table.epoch, version=log.version, names=columns.names)
         # A broadcast spares the shuffle of the table. For more changes Spark chooses the join.
         small = log.offsets.ahead_of(table.offsets) <= _BROADCAST_OFFSETS
-        return _merged_sql(self._then(log.version), changes, table, hint="/*+ BROADCAST(s) */" if small else "")
+        return _merged_sql(self._kept(columns, options), changes, table, hint="/*+ BROADCAST(s) */" if small else "")
 
-    def _then(self, version: int | None = None) -> Meaning:
-        """What the changes of the log mean; ``version``: of the log, None: the newest."""
-        return self._kept(*self._log.started_with(version))
+    def _then(self) -> Meaning:
+        """What the changes of the log mean."""
+        return self._kept(*self._log.started_with())
 
     def view_sql(self, name: str) -> str | None:
         """The statement that makes a view of the current rows; ``name``: SQL of its name. None: the log doesn't count.

@@ -137,7 +137,7 @@ def test_an_epoch_is_taken_out_of_a_log_by_a_fold_of_those_before_it(monkeypatch
         spark=SimpleNamespace(sql=lambda _: None), position=lambda: stands["table"], live_view=None, lineage=list
     )
     log: Any = SimpleNamespace(
-        position=lambda: stands["log"], rows_sql=rows_sql, empty=empty, started_with=lambda _: (None, "")
+        position=lambda: stands["log"], rows_sql=rows_sql, empty=empty, started_with=lambda: (None, "")
     )
     kept: Any = SimpleNamespace(
         table=SimpleNamespace(write=write), reduce=SimpleNamespace(of=lambda rows: rows), key=("k",)
