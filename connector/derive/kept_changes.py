@@ -41,12 +41,18 @@ def rule_of(options: str) -> tuple[UpsertRule, bool]:
 
 
 def kept(
-    table: DeltaTable, now: Meaning, merging: Callable[[UpsertRule], Merging], columns: StructType, options: str
+    table: DeltaTable,
+    now: Callable[[], Meaning],
+    merging: Callable[[UpsertRule], Merging],
+    columns: StructType,
+    options: str,
+    *,
+    sequenced: bool,
 ) -> Meaning:
     """What the changes of a log with these columns and options mean.
 
-    ``now``: what those of this run do; ``merging``: the sink that merges into ``table`` by a rule. Raises
-    SchemaMismatch.
+    ``now``: what those of the file do, asked only for a log that has kept no options; ``merging``: the sink that merges
+    into ``table`` by a rule; ``sequenced``: whether the file orders changes by a sequence. Raises SchemaMismatch.
     """
     there = {name.lower() for name in table.schema.names}
     lost = [name for name in columns.names if name.lower() not in there and name not in _NOT_STORED]
@@ -56,18 +62,17 @@ def kept(
             "any more: their values would be lost.",
             hint="Add the column to the table again, run `lakelock fold`, and drop or rename it then.",
         )
-    if options == now.options and columns.names == now.columns().names:
-        return now
     if not options:  # by a release that kept none: its changes lacked what the pipeline has got since
-        if _lower(columns) - _lower(now.columns()):
+        meaning = now()
+        if _lower(columns) - _lower(meaning.columns()):
             raise SchemaMismatch(
                 f"An older release has started the change log of {table.label!r}, with columns that the pipeline no "
                 "longer has, and hasn't kept by which options its changes are to be folded.",
                 hint="Run `lakelock fold` with the pipeline file and the schema as they were before.",
             )
-        if _lower(columns) == _lower(now.columns()):
-            return now
-        options = now.options
+        if _lower(columns) == _lower(meaning.columns()):
+            return meaning
+        options = meaning.options
     try:
         rule, ties = rule_of(options)
     except ValueError as error:
@@ -76,7 +81,7 @@ def kept(
             f"{error}.",
             hint="Run `lakelock fold` with that release.",
         ) from None
-    if rule.sequenced != rule_of(now.options)[0].sequenced:
+    if rule.sequenced != sequenced:
         ordered = "with a sequence_by" if rule.sequenced else "by Kafka's offset"
         back = "" if rule.sequenced else f"Give the table that order back: {back_to_offsets(table)}. Then "
         raise SchemaMismatch(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from connector.config import OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
@@ -64,15 +64,10 @@ def upsert(
             f"{sink.option('merge')}: on_read: a truncate is about every row, not about those of a key.",
             hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
-
-    def merging_by(rule: UpsertRule) -> DeltaUpsert:
-        keeps = config.dead_letters is not None
-        return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps)
-
+    merging_by = _merging(config, sink, table, commits)
     merging = merging_by(rule)
-    log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
     now = Meaning(lambda: every.schema, options_of(rule, ties=ties), net, merging, sink.key)
-    reading = MergeOnRead(table, commits, log, now, partial(kept, table, now, merging_by), pipeline=config.name)
+    reading = _reading(config, sink, table, commits, lambda: now, merging_by)
     own = _OwnColumns(table, commits, columns, sink, reading, _keeps_deletes(config, sink, rule))
 
     return TableDerivation(
@@ -96,6 +91,46 @@ def upsert(
         prepare_table=own.add,
         properties=remembering() if own.keeps_deletes else {},
     )
+
+
+def reading_of(
+    config: PipelineConfig,
+    sink: DeltaUpsertSink,
+    table: DeltaTable,
+    commits: PipelineCommits,
+    now: Callable[[], Meaning],
+) -> MergeOnRead:
+    """For who only reads the current rows: this needs no records, because a log keeps what its changes mean.
+
+    ``now``: what they mean by the file, asked only for the log of a release that has kept nothing.
+    """
+    return _reading(config, sink, table, commits, now, _merging(config, sink, table, commits))
+
+
+def _reading(
+    config: PipelineConfig,
+    sink: DeltaUpsertSink,
+    table: DeltaTable,
+    commits: PipelineCommits,
+    now: Callable[[], Meaning],
+    merging_by: Callable[[UpsertRule], DeltaUpsert],
+) -> MergeOnRead:
+    log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
+    then = partial(kept, table, now, merging_by, sequenced=sink.sequence_by is not None)
+    return MergeOnRead(table, commits, log, now, then, pipeline=config.name)
+
+
+def _merging(
+    config: PipelineConfig, sink: DeltaUpsertSink, table: DeltaTable, commits: PipelineCommits
+) -> Callable[[UpsertRule], DeltaUpsert]:
+    """The sink by a rule: the same one each time, as its tombstones remember when they were cleaned."""
+
+    @cache
+    def by(rule: UpsertRule) -> DeltaUpsert:
+        keeps, retention = config.dead_letters is not None, sink.tombstone_retention
+        return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps)
+
+    return by
 
 
 def _rule(config: PipelineConfig, sink: DeltaUpsertSink, records: DataFrame) -> UpsertRule:

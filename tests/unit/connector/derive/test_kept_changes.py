@@ -47,7 +47,8 @@ def meaning(*names: str, options: str = "", **rule: Any) -> Meaning:
 def of_log(now: Meaning, options: str, *names: str, table: tuple[str, ...] = ("k", "doc", "note")) -> Meaning:
     there: Any = SimpleNamespace(label="lake/t", sql="delta.`lake/t`", schema=columns(*table, *COORDINATES))
     merging: Any = lambda rule: rule  # noqa: E731
-    return kept(there, now, merging, columns(*names, *OWN), options)
+    sequenced = rule_of(now.options)[0].sequenced
+    return kept(there, lambda: now, merging, columns(*names, *OWN), options, sequenced=sequenced)
 
 
 @given(rule=RULES, ties=st.booleans())
@@ -65,9 +66,18 @@ def test_a_fold_takes_the_columns_of_the_log_by_the_rule_of_the_log() -> None:
     assert "note" in found.reduce.aggregates["latest"]
 
 
-def test_what_is_the_same_is_not_built_twice() -> None:
-    now = meaning("k", "note")
-    assert of_log(now, now.options, "k", "note") is now
+def test_what_the_file_says_is_asked_only_for_a_log_without_options() -> None:
+    """A read then needs neither a decoder nor a registry."""
+
+    def asked() -> Meaning:
+        raise AssertionError("the log says it all")
+
+    same = meaning("k", "note")
+    there: Any = SimpleNamespace(label="lake/t", schema=columns("k", "note", *COORDINATES))
+    merging: Any = lambda rule: rule  # noqa: E731
+    found = kept(there, asked, merging, columns("k", "note", *OWN), same.options, sequenced=False)
+    assert (found.reduce, found.table, found.key, found.options) == (same.reduce, same.table, same.key, same.options)
+    assert found.columns() == same.columns()
 
 
 def test_a_column_that_the_table_has_lost_is_named() -> None:
