@@ -6,7 +6,9 @@ folder. Each row is a change, with the number of its epoch.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,6 +49,22 @@ class ChangeLog:
         self._topics = topics
         self._at: DeltaTable | None = None
         self._commits: PipelineCommits | None = None
+
+    @contextmanager
+    def looked_for(self) -> Iterator[None]:
+        """Look for the log while the block runs. Its place and details are the same before and after the block; its
+        position isn't, and is asked for afterwards, as is what this look failed at."""
+        if self._commits is not None or self._of.detail() is None:  # without the table nobody knows the place
+            yield
+            return
+        place = self.table
+        pool = ThreadPoolExecutor(1, thread_name_prefix="lakelock-log")
+        try:
+            there = pool.submit(place.exists)
+            yield
+            wait([there])
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # who is being killed waits for no look
 
     def position(self) -> Position | None:
         """The position of the log; None: there is no log."""

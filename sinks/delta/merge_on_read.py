@@ -118,7 +118,8 @@ class MergeOnRead:
         return settled(self._read)
 
     def _read(self) -> Standing:
-        table = self._commits.position()
+        with self._log.looked_for():
+            table = self._commits.position()
         return Standing(table, self._log.position() if table is not None else None)
 
     def make_ready(self, owner: str) -> None:
@@ -313,7 +314,6 @@ class MergeOnRead:
         return _merged_sql(self._kept(columns, options), changes, table, hint="/*+ BROADCAST(s) */" if small else "")
 
     def _then(self) -> Meaning:
-        """What the changes of the log mean."""
         return self._kept(*self._log.started_with())
 
     def view_sql(self, name: str) -> str | None:
