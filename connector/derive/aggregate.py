@@ -86,7 +86,7 @@ def aggregates(
         parts = {"group_by": canonical(key), "aggregates": texts, "states": dict(sink.states)}
         options = json.dumps(parts, sort_keys=True)
         now = Meaning(lambda: partials.of(records).schema, lambda: options, totals_of(key, states), adding, key)
-        reading = MergeOnRead(table, commits, log, now, partial(_kept, table, now), pipeline=config.name)
+        reading = MergeOnRead(table, commits, log, lambda: now, partial(_kept, table, now), pipeline=config.name)
     columns = partials.table_schema(windowed(timed(records, window.time), window, Clock()) if window else records)
     return TableDerivation(
         columns=columns,

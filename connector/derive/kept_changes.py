@@ -12,7 +12,6 @@ from connector.derive.net_change import net_of
 from sinks.delta.meaning import Meaning, Merging
 from sinks.delta.order import back_to_offsets
 from sinks.delta.table import DeltaTable
-from sinks.delta.upsert import Gone
 from sinks.delta.upsert_rule import UpsertRule
 from sinks.errors import SchemaMismatch
 
@@ -44,15 +43,18 @@ def rule_of(options: str) -> tuple[UpsertRule, bool, Sequence[str]]:
 
 def kept(
     table: DeltaTable,
-    now: Meaning,
-    merging: Callable[[UpsertRule, Gone], Merging],
+    now: Callable[[], Meaning],
+    merging: Callable[[UpsertRule, Sequence[str]], Merging],
     columns: StructType,
     options: str,
+    *,
+    sequenced: bool,
 ) -> Meaning:
     """What the changes of a log with these columns and options mean.
 
-    ``now``: what those of this run do; ``merging``: the sink that merges into ``table`` by a rule. A column that is
-    gone since isn't among those that were when the log was started. Raises SchemaMismatch.
+    ``now``: what those of the file do, asked only for a log that has kept no options; ``merging``: the sink that merges
+    into ``table`` by a rule, and the columns that were gone when the log was started; ``sequenced``: whether the file
+    orders changes by a sequence. Raises SchemaMismatch.
     """
     there = {name.lower() for name in table.schema.names}
     lost = [name for name in columns.names if name.lower() not in there and name not in _NOT_STORED]
@@ -62,18 +64,17 @@ def kept(
             "any more: their values would be lost.",
             hint="Add the column to the table again, run `lakelock fold`, and drop or rename it then.",
         )
-    if options == now.options() and columns.names == now.columns().names:
-        return now
     if not options:  # by a release that kept none: its changes lacked what the pipeline has got since
-        if _lower(columns) - _lower(now.columns()):
+        meaning = now()
+        if _lower(columns) - _lower(meaning.columns()):
             raise SchemaMismatch(
                 f"An older release has started the change log of {table.label!r}, with columns that the pipeline no "
                 "longer has, and hasn't kept by which options its changes are to be folded.",
                 hint="Run `lakelock fold` with the pipeline file and the schema as they were before.",
             )
-        if _lower(columns) == _lower(now.columns()):
-            return now
-        options = now.options()
+        if _lower(columns) == _lower(meaning.columns()):
+            return meaning
+        options = meaning.options()
     try:
         rule, ties, gone = rule_of(options)
     except ValueError as error:
@@ -82,7 +83,7 @@ def kept(
             f"{error}.",
             hint="Run `lakelock fold` with that release.",
         ) from None
-    if rule.sequenced != rule_of(now.options())[0].sequenced:
+    if rule.sequenced != sequenced:
         ordered = "with a sequence_by" if rule.sequenced else "by Kafka's offset"
         back = "" if rule.sequenced else f"Give the table that order back: {back_to_offsets(table)}. Then "
         raise SchemaMismatch(
@@ -91,7 +92,7 @@ def kept(
             hint=f"{back or 'Before the order is changed, '}run `lakelock fold` with the pipeline file as it was. If "
             "everything is folded, just run the pipeline: it starts the log again.",
         )
-    by = merging(rule, lambda: gone)
+    by = merging(rule, gone)
     return Meaning(lambda: columns, lambda: options, net_of(columns.names, rule, ties=ties), by, rule.key)
 
 

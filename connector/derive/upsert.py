@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from connector.config import OWN_COLUMNS, DeltaUpsertSink, PipelineConfig
@@ -65,17 +65,10 @@ def upsert(
             f"{sink.option('merge')}: on_read: a truncate is about every row, not about those of a key.",
             hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
-
     gone = partial(no_longer_filled, table, config.name, table_columns(records.columns, sink))
-
-    def merging_by(rule: UpsertRule, gone: Gone) -> DeltaUpsert:
-        keeps = config.dead_letters is not None
-        return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps, gone=gone)
-
-    merging = merging_by(rule, gone)
-    log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
+    merging = _merging(config, sink, table, commits, rule, gone)
     now = Meaning(lambda: every.schema, lambda: options_of(rule, ties=ties, gone=gone()), net, merging, sink.key)
-    reading = MergeOnRead(table, commits, log, now, partial(kept, table, now, merging_by), pipeline=config.name)
+    reading = reading_of(config, sink, table, commits, lambda: now)
     own = _OwnColumns(table, commits, columns, sink, reading, _keeps_deletes(config, sink, rule))
 
     return TableDerivation(
@@ -100,6 +93,38 @@ def upsert(
         prepare_table=own.add,
         properties=remembering() if own.keeps_deletes else {},
     )
+
+
+def reading_of(
+    config: PipelineConfig,
+    sink: DeltaUpsertSink,
+    table: DeltaTable,
+    commits: PipelineCommits,
+    now: Callable[[], Meaning],
+) -> MergeOnRead:
+    """What is merged on read. Who only reads the current rows needs no records for it, as a log keeps what its changes
+    mean. ``now``: what they mean by the file."""
+
+    @cache
+    def merging_by(rule: UpsertRule, gone: tuple[str, ...]) -> DeltaUpsert:
+        # The same one each time: its tombstones know when they were cleaned.
+        return _merging(config, sink, table, commits, rule, lambda: gone)
+
+    log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
+    then = partial(kept, table, now, merging_by, sequenced=sink.sequence_by is not None)
+    return MergeOnRead(table, commits, log, now, then, pipeline=config.name)
+
+
+def _merging(
+    config: PipelineConfig,
+    sink: DeltaUpsertSink,
+    table: DeltaTable,
+    commits: PipelineCommits,
+    rule: UpsertRule,
+    gone: Gone,
+) -> DeltaUpsert:
+    keeps, retention = config.dead_letters is not None, sink.tombstone_retention
+    return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps, gone=gone)
 
 
 def _rule(config: PipelineConfig, sink: DeltaUpsertSink, records: DataFrame) -> UpsertRule:

@@ -73,15 +73,7 @@ class Table:
         """The table of a pipeline with one sink. ``rows``: none, as the sink gets them. Raises ConfigurationError."""
         sink = config.sinks[0]
         assert isinstance(sink, DeltaSink)
-        window = sink.window if isinstance(sink, DeltaAggregateSink) else None
-        commits = PipelineCommits(
-            table,
-            pipeline=config.name,
-            topics=config.source.topics,
-            stops_at_changes=config.on_foreign_delete == "stop",
-            former=config.part_of.file if config.part_of is not None else None,
-            allowed_lateness=window.allowed_lateness if window is not None else None,
-        )
+        commits = commits_of(config, table)
         schema = config.inferred.properties if config.inferred is not None else {}
         derivation = derive(config, table, commits, rows)
         refuse_of_databricks(sink, table.spark)
@@ -296,6 +288,20 @@ class Other(NoTable):
 
 
 SinkOutput = Table | Other
+
+
+def commits_of(config: PipelineConfig, table: DeltaTable) -> PipelineCommits:
+    """The commits of a pipeline with one sink in its table."""
+    sink = config.sinks[0]
+    window = sink.window if isinstance(sink, DeltaAggregateSink) else None
+    return PipelineCommits(
+        table,
+        pipeline=config.name,
+        topics=config.source.topics,
+        stops_at_changes=config.on_foreign_delete == "stop",
+        former=config.part_of.file if config.part_of is not None else None,
+        allowed_lateness=window.allowed_lateness if window is not None else None,
+    )
 
 
 @contextmanager

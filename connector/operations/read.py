@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from connector.config import PipelineConfig, load
+from connector.config import DeltaAggregateSink, DeltaSink, DeltaUpsertSink, PipelineConfig, load
+from connector.derive.upsert import reading_of
 from connector.engine.inferred import of_table
-from connector.engine.outputs import Table, outputs
+from connector.engine.outputs import Table, commits_of, outputs
 from connector.source.records import no_records
+from sinks.delta.meaning import Meaning
+from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,13 +33,47 @@ def read_of(config: PipelineConfig, spark: SparkSession, value: str | None = Non
     """The same as ``read``, for a pipeline file that is loaded already. Raises ConfigurationError."""
     config = of_one_table(config, value)
     known = of_table(config, spark)
-    if known is not None:
-        with outputs(known, spark, no_records(spark), "") as (output,):
-            assert isinstance(output, Table)
-            if output.table.detail() is not None:
-                log = output.derivation.log
-                return spark.sql(output.table.fixed_sql()) if log is None else log.live()
-    raise ConfigurationError(f"There is no table {config.sinks[0].place!r} yet.", hint="`lakelock run FILE` makes it.")
+    rows = _rows_sql(known, spark) if known is not None else None
+    if rows is None:
+        raise ConfigurationError(
+            f"There is no table {config.sinks[0].place!r} yet.", hint="`lakelock run FILE` makes it."
+        )
+    return spark.sql(rows)
+
+
+def _rows_sql(config: PipelineConfig, spark: SparkSession) -> str | None:
+    """A query for the current rows; None: there is no table.
+
+    Only the states of an aggregate depend on the columns of the records. What the change log of an upsert means is kept
+    by the log, so no decoder is built for it, and no registry is asked.
+    """
+    sink, log = config.sinks[0], None
+    assert isinstance(sink, DeltaSink)
+    if isinstance(sink, DeltaAggregateSink):
+        output = _output(config, spark)
+        table, log = output.table, output.derivation.log
+    else:
+        table = DeltaTable(
+            spark, path=sink.folder, name=sink.table, label=sink.place, on_new_column=config.on_new_column
+        )
+    if isinstance(sink, DeltaUpsertSink):
+        log = reading_of(config, sink, table, commits_of(config, table), lambda: _now(config, spark))
+    if table.detail() is None:
+        return None
+    return table.fixed_sql() if log is None else log.live_sql()
+
+
+def _output(config: PipelineConfig, spark: SparkSession) -> Table:
+    with outputs(config, spark, no_records(spark), "") as (output,):
+        assert isinstance(output, Table)
+        return output
+
+
+def _now(config: PipelineConfig, spark: SparkSession) -> Meaning:
+    """What changes mean by the file."""
+    log = _output(config, spark).derivation.log
+    assert log is not None
+    return log.now()
 
 
 def of_one_table(config: PipelineConfig, value: str | None) -> PipelineConfig:

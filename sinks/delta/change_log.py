@@ -6,7 +6,9 @@ folder. Each row is a change, with the number of its epoch.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,6 +49,22 @@ class ChangeLog:
         self._topics = topics
         self._at: DeltaTable | None = None
         self._commits: PipelineCommits | None = None
+
+    @contextmanager
+    def looked_for(self) -> Iterator[None]:
+        """Look for the log while the block runs. Its place and details are the same before and after the block; its
+        position isn't, and is asked for afterwards, as is what this look failed at."""
+        if self._commits is not None or self._of.detail() is None:  # without the table nobody knows the place
+            yield
+            return
+        place = self.table
+        pool = ThreadPoolExecutor(1, thread_name_prefix="lakelock-log")
+        try:
+            there = pool.submit(place.exists)
+            yield
+            wait([there])
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # who is being killed waits for no look
 
     def position(self) -> Position | None:
         """The position of the log; None: there is no log."""
@@ -107,15 +125,17 @@ class ChangeLog:
             writer = writer.option("overwriteSchema", "true")
         return proven(commits, epoch, partial(writer.save, table.path))
 
-    def rows_sql(self, after: int, until: int | None = None, *, version: int | None = None) -> str:
+    def rows_sql(
+        self, after: int, until: int | None = None, *, version: int | None = None, names: Sequence[str] | None = None
+    ) -> str:
         """SQL, as in FROM, of the changes of epochs > ``after`` and <= ``until`` (None: no limit).
 
-        ``version``: version of the log to read; None: the newest when the query runs.
+        ``version``: version of the log to read; None: the newest when the query runs. ``names``: of the changes'
+        columns at this version, where they are known; None: they are asked for.
         """
         bound = f" AND {EPOCH} <= {until}" if until is not None else ""
         at = f" VERSION AS OF {version}" if version is not None else ""
-        names = self.table.spark.sql(f"SELECT * FROM {self.table.sql}{at}").columns
-        changes = ", ".join(identifier(name) for name in names if name != EPOCH)
+        changes = ", ".join(map(identifier, self.started_with(version)[0].names if names is None else names))
         return f"(SELECT {changes} FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
 
     def started_with(self, version: int | None = None) -> tuple[StructType, str]:

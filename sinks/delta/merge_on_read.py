@@ -33,6 +33,7 @@ tests/unit/sinks/delta/test_standing.py.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
@@ -71,18 +72,18 @@ class MergeOnRead:
         of: DeltaTable,
         commits: PipelineCommits,
         log: ChangeLog,
-        now: Meaning,
+        now: Callable[[], Meaning],
         kept: Kept,
         *,
         pipeline: str,
     ) -> None:
-        """``of``: the table; ``commits``: the table's commits; ``now``: what this run's changes mean; ``kept``: what
-        those of the log do."""
+        """``of``: the table; ``commits``: the table's commits; ``now``: what this run's changes mean, which reading the
+        current rows needn't know; ``kept``: what those of the log do."""
         self._spark = of.spark
         self._of = of
         self._commits = commits
         self._log = log
-        self._now = now
+        self.now = now
         self._kept = kept
         self._pipeline = pipeline
         self._goes_on = False
@@ -117,7 +118,8 @@ class MergeOnRead:
         return settled(self._read)
 
     def _read(self) -> Standing:
-        table = self._commits.position()
+        with self._log.looked_for():
+            table = self._commits.position()
         return Standing(table, self._log.position() if table is not None else None)
 
     def make_ready(self, owner: str) -> None:
@@ -128,7 +130,7 @@ class MergeOnRead:
         """
         if self.position() is None or not self._goes_on:
             return
-        self._fits = self._log.takes(self._now.columns(), self._now.options())
+        self._fits = self._log.takes(self.now().columns(), self.now().options())
         if self._fits:
             self.publish_view()
         else:
@@ -155,7 +157,7 @@ class MergeOnRead:
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail if the epoch can't be merged into the table. An append doesn't depend on the table's rows."""
         if not self.appends:
-            self._now.table.rehearse(self._now.reduce.of(rows), epoch)
+            self.now().table.rehearse(self.now().reduce.of(rows), epoch)
 
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Append the epoch to the log, or merge it into the table if the log doesn't count.
@@ -168,10 +170,10 @@ class MergeOnRead:
             if self._log_takes(rows):
                 return self._log.append(epoch, rows, _seen(self._folded))
             epoch = self._after_a_fold(epoch)
-        committed = self._now.table.write(epoch, self._now.reduce.of(rows))
+        committed = self.now().table.write(epoch, self.now().reduce.of(rows))
         # The position that stands: an earlier attempt of this run may have committed it, having read less.
         left = Epoch.that_left(committed.position, pipeline=self._pipeline)
-        started = self._log.start(left, rows, self._now.options(), _seen(committed.position))
+        started = self._log.start(left, rows, self.now().options(), _seen(committed.position))
         self._goes_on, self._fits, self._folded = True, True, committed.position
         self.publish_view()
         return replace(committed, position=started.position)
@@ -179,7 +181,7 @@ class MergeOnRead:
     def _log_takes(self, rows: DataFrame) -> bool:
         """Whether the log holds the rows as they are. Asks once for each schema."""
         if self._taken != rows.schema:
-            if not self._log.takes(rows.schema, self._now.options()):
+            if not self._log.takes(rows.schema, self.now().options()):
                 return False
             self._taken = rows.schema
         return True
@@ -275,7 +277,7 @@ class MergeOnRead:
             # The table was restored. If its next number were one that the log has taken, or takes now, the log would
             # seem to count.
             above = replace(last, number=last.number + 1, expected=table)
-            self._empty(log, self._now.table.write(above, self._nothing()).position, owner)
+            self._empty(log, self.now().table.write(above, self._nothing()).position, owner)
             return
         no_changes = self._spark.sql(f"SELECT * FROM {self._log.rows_sql(last.number)}")
         log = self._log.append(last, no_changes, _seen(table)).position
@@ -283,7 +285,7 @@ class MergeOnRead:
         if standing.unfolded:
             committed = self._fold(table, log, owner, number)
         else:  # whatever its changes meant: none is left to be merged
-            committed = self._now.table.write(self._folding(table, log, owner, number), self._nothing())
+            committed = self.now().table.write(self._folding(table, log, owner, number), self._nothing())
         self._empty(log, committed.position, owner)
 
     def _empty(self, log: Position, table: Position, owner: str) -> None:
@@ -305,14 +307,14 @@ class MergeOnRead:
             return self._of.fixed_sql()
         if not standing.unfolded or log is None:
             return f"SELECT * FROM {self._of.sql} VERSION AS OF {table.version}"
-        changes = self._log.rows_sql(table.epoch, version=log.version)
+        columns, options = self._log.started_with(log.version)
+        changes = self._log.rows_sql(table.epoch, version=log.version, names=columns.names)
         # A broadcast spares the shuffle of the table. For more changes Spark chooses the join.
         small = log.offsets.ahead_of(table.offsets) <= _BROADCAST_OFFSETS
-        return _merged_sql(self._then(log.version), changes, table, hint="/*+ BROADCAST(s) */" if small else "")
+        return _merged_sql(self._kept(columns, options), changes, table, hint="/*+ BROADCAST(s) */" if small else "")
 
-    def _then(self, version: int | None = None) -> Meaning:
-        """What the changes of the log mean; ``version``: of the log, None: the newest."""
-        return self._kept(*self._log.started_with(version))
+    def _then(self) -> Meaning:
+        return self._kept(*self._log.started_with())
 
     def view_sql(self, name: str) -> str | None:
         """The statement that makes a view of the current rows; ``name``: SQL of its name. None: the log doesn't count.
@@ -374,8 +376,8 @@ class MergeOnRead:
         return replace(Epoch.that_left(log, pipeline=self._pipeline), number=number, owner=owner, expected=table)
 
     def _nothing(self) -> DataFrame:
-        columns = {column.name: sql_type(column.dataType) for column in self._now.columns()}
-        return self._now.reduce.of(no_rows(self._spark, columns))
+        columns = {column.name: sql_type(column.dataType) for column in self.now().columns()}
+        return self.now().reduce.of(no_rows(self._spark, columns))
 
     def _forget(self, log: Position) -> None:
         """Delete the changes that were folded longer ago than a reader takes, as far as the log knows it.

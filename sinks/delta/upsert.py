@@ -217,18 +217,19 @@ class Merges:
     def merged_sql(self, net: str, keys: str, at: Position | None, *, hint: str) -> str:
         """A query for the rows of the table after ``net`` is merged; see ``sinks.delta.merge_on_read.Merging``."""
         rows = self._table.spark.sql(f"SELECT * FROM {net}")
-        columns, stored = rows.columns, None
-        if alike := as_in(self._table.schema, rows.schema, _OWN, grows=False):
+        columns, stored, there = rows.columns, None, self._table.schema
+        if alike := as_in(there, rows.schema, _OWN, grows=False):
             net = parentheses(f"SELECT {listed(_selected(columns, alike))} FROM {net}")
         if self.tombstones is not None and DELETED_BY in columns:
             stored = self.tombstones.passed_sql(at.offsets if at else None)
         source = parentheses(source_sql(self._rule, net, columns, stored, None))
         target = self._table.sql_at(at.version if at else None)
         merge = upserting(self._rule, columns, gone=self._emptied(columns))
-        names = self._table.schema.names
         # A dead letter that was retried may be older than the row that the table has.
         replaces = self._rule.replaces and self.tombstones is None
-        query = merge.query(target, source, keys, names, replaces=replaces, hint=hint, detail=self._table.detail())
+        query = merge.query(
+            target, source, keys, there.names, replaces=replaces, hint=hint, detail=self._table.detail()
+        )
         return query if stored is None or at is not None else self._tombstones_first(stored, query)
 
     def _tombstones_first(self, stored: str, query: str) -> str:

@@ -15,6 +15,7 @@ from registry import registry_server
 
 from connector.config import parse
 from connector.derive import derive
+from connector.operations.read import read_of
 from connector.protocol.steps import Event, Step
 from sinks.contract import Epoch, Position
 from sinks.delta.commit import PipelineCommits
@@ -42,12 +43,7 @@ class Runs:
     def run(self, fields: str, *epochs: list[Row], remembers: bool = False, **sink: Any) -> MergeOnRead:
         """``fields``: of the records, in DDL; ``epochs``: their values; ``remembers``: whether the table remembers what
         shapes its rows, as it does since release 0.3."""
-        options = {
-            "name": "p",
-            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "nobody:1"}},
-            "value": {"format": "json", "schema": "k STRING"},
-            "sinks": [{"type": "delta_upsert", "path": str(self.path), "key": "k", "merge": "on_read", **sink}],
-        }
+        options = self.options(**sink)
         table = DeltaTable(self.spark, path=str(self.path))
         commits = PipelineCommits(table, pipeline="p", topics=["t"])
         schema = f"{fields}, {OWN}"
@@ -69,6 +65,14 @@ class Runs:
             self.position = made.sink.write(epoch, made.reduce(records, epoch)).position
         assert made.log is not None
         return made.log
+
+    def options(self, **sink: Any) -> dict[str, Any]:
+        return {
+            "name": "p",
+            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "nobody:1"}},
+            "value": {"format": "json", "schema": "k STRING"},
+            "sinks": [{"type": "delta_upsert", "path": str(self.path), "key": "k", "merge": "on_read", **sink}],
+        }
 
     def sql(self, text: str) -> list[Row]:
         return [tuple(row) for row in self.spark.sql(text.replace("{t}", f"delta.`{self.path}`")).collect()]
@@ -102,6 +106,14 @@ def test_a_fold_takes_what_the_log_has_as_it_was_appended(runs: Runs) -> None:
     assert live(log, "k", "doc", "note") == expected
     log.fold("me")
     assert runs.rows("k, doc, note") == expected
+
+
+def test_a_read_builds_no_decoder(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log says what its changes mean. The file names neither the column nor the option."""
+    runs.run(KEPT, [("a", "x", "1", []), ("b", "y", "1", [])], [("a", None, "2", ["doc"])])
+    monkeypatch.setattr("connector.operations.read.outputs", None)
+    rows = read_of(parse(runs.options()), runs.spark).select("k", "doc", "note").collect()
+    assert sorted(tuple(row) for row in rows) == [("a", "x", "2"), ("b", "y", "1")]
 
 
 @pytest.mark.breadth

@@ -48,7 +48,8 @@ def meaning(*names: str, options: str = "", **rule: Any) -> Meaning:
 def of_log(now: Meaning, options: str, *names: str, table: tuple[str, ...] = ("k", "doc", "note")) -> Meaning:
     there: Any = SimpleNamespace(label="lake/t", sql="delta.`lake/t`", schema=columns(*table, *COORDINATES))
     merging: Any = lambda rule, _: rule  # noqa: E731
-    return kept(there, now, merging, columns(*names, *OWN), options)
+    sequenced = rule_of(now.options())[0].sequenced
+    return kept(there, lambda: now, merging, columns(*names, *OWN), options, sequenced=sequenced)
 
 
 @given(rule=RULES, ties=st.booleans())
@@ -71,16 +72,27 @@ def test_a_fold_takes_the_columns_of_the_log_by_the_rule_of_the_log() -> None:
 def test_a_column_that_is_gone_was_so_when_the_log_was_started_or_not() -> None:
     """What the table remembers meanwhile, as of a column that the file names since, has no say in its epochs."""
     there: Any = SimpleNamespace(label="lake/t", sql="delta.`lake/t`", schema=columns("k", "doc", "note", *COORDINATES))
-    merging: Any = lambda _, gone: gone()  # noqa: E731
+    merging: Any = lambda _, gone: gone  # noqa: E731
+    now = meaning("k", "doc", "note")
     rule = UpsertRule(("k",))
     for gone in ((), ("note",)):
         options = options_of(rule, ties=False, gone=gone)
-        assert kept(there, meaning("k", "doc", "note"), merging, columns("k", "doc", *OWN), options).table == gone
+        found = kept(there, lambda: now, merging, columns("k", "doc", *OWN), options, sequenced=False)
+        assert found.table == gone
 
 
-def test_what_is_the_same_is_not_built_twice() -> None:
-    now = meaning("k", "note")
-    assert of_log(now, now.options(), "k", "note") is now
+def test_what_the_file_says_is_asked_only_for_a_log_without_options() -> None:
+    """A read then needs neither a decoder nor a registry."""
+
+    def asked() -> Meaning:
+        raise AssertionError("the log says it all")
+
+    same = meaning("k", "note")
+    there: Any = SimpleNamespace(label="lake/t", schema=columns("k", "note", *COORDINATES))
+    merging: Any = lambda rule, _: rule  # noqa: E731
+    found = kept(there, asked, merging, columns("k", "note", *OWN), same.options(), sequenced=False)
+    assert (found.reduce, found.table, found.key) == (same.reduce, same.table, same.key)
+    assert (found.options(), found.columns()) == (same.options(), same.columns())
 
 
 def test_a_column_that_the_table_has_lost_is_named() -> None:

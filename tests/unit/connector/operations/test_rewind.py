@@ -1,6 +1,7 @@
 """What a table gives up that goes back."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -229,7 +230,7 @@ def test_an_epoch_that_stays_in_a_change_log_is_named_and_no_version_of_the_log(
     epoch = replace(Epoch.of_no_records(before, pipeline="p", owner="r"), number=140)
     stands = Position(141, Offsets({A0: 12}), owner="another", version=138)
     table: Any = SimpleNamespace(label="lake.flights", spark=None, position=lambda: seen)
-    log: Any = SimpleNamespace(position=lambda: stands)
+    log: Any = SimpleNamespace(looked_for=nullcontext, position=lambda: stands)
     reading = MergeOnRead(table, table, log, table, table, pipeline="p")
     folding = Folding(reading, Fold(), "p", "r", lambda _: None)
     with pytest.raises(SinkError, match=r"epoch 140 .* committed to 'lake.flights'.* Another run") as found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -108,7 +109,7 @@ def test_a_log_that_counts_has_every_epoch_that_the_table_lacks(steps: list[str]
 def test_a_fold_between_the_two_looks_is_no_table_that_was_set_back() -> None:
     tables = [position(5, "a"), position(8, "a")]
     it: Any = SimpleNamespace(spark=None, position=lambda: tables.pop(0) if len(tables) > 1 else tables[0])
-    log: Any = SimpleNamespace(position=lambda: position(9, "log", Folded("a", 8)))
+    log: Any = SimpleNamespace(looked_for=nullcontext, position=lambda: position(9, "log", Folded("a", 8)))
     standing = MergeOnRead(it, it, log, it, it, pipeline="p").standing()
     assert (standing.goes_on, standing.unfolded) == (True, 1)
     tables[:] = [position(5, "a")]
@@ -137,7 +138,11 @@ def test_an_epoch_is_taken_out_of_a_log_by_a_fold_of_those_before_it(monkeypatch
         spark=SimpleNamespace(sql=lambda _: None), position=lambda: stands["table"], live_view=None, lineage=list
     )
     log: Any = SimpleNamespace(
-        position=lambda: stands["log"], rows_sql=rows_sql, empty=empty, started_with=lambda _: (None, "")
+        looked_for=nullcontext,
+        position=lambda: stands["log"],
+        rows_sql=rows_sql,
+        empty=empty,
+        started_with=lambda: (None, ""),
     )
     kept: Any = SimpleNamespace(
         table=SimpleNamespace(write=write), reduce=SimpleNamespace(of=lambda rows: rows), key=("k",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ def position(epoch: int, source: str = "commit") -> Position:
 
 def of(table: Position | None, log: Position | None) -> Unstaged:
     it: Any = SimpleNamespace(position=lambda: table, spark=None, label="lake/a", path="lake/a")
-    changes: Any = SimpleNamespace(position=lambda: log)
+    changes: Any = SimpleNamespace(looked_for=nullcontext, position=lambda: log)
     sink = MergeOnRead(it, it, changes, it, it, pipeline="p")
     return Unstaged("a", it, sink, pipeline="p")
 
