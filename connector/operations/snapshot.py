@@ -267,7 +267,8 @@ def _in_all(groups: Mapping[_Lie, list[str]], reader: DataFrameReader) -> Struct
     types."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    reader = reader.option("recursiveFileLookup", "true")  # else Spark guesses their types: 007 would be 7
+    # Else Spark guesses the types of what folders say, so that 007 would be 7. Not every object has every column.
+    reader = reader.option("recursiveFileLookup", "true").option("mergeSchema", "true")
     found: dict[str, StructField] = {}
     for kind in sorted({lie.format for lie in groups}, reverse=True):
         urls = [url for lie, each in groups.items() if lie.format == kind for url in each]
