@@ -22,9 +22,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from connector.spark import java
+
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _FILE = "--properties-file"
 _REMOTE = "SPARK_REMOTE"
+_HOME = "SPARK_HOME"
+_LAUNCHER = "SPARK_LAUNCHER_OPTS"
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _OF_CLIENTS = ("spark.remote", "spark.api.mode")
 _STDERR = 2
@@ -41,7 +45,8 @@ def start_jvm(settings: Mapping[str, str], *, debug: bool = False) -> None:
     """
     from pyspark import SparkContext
 
-    given, remote = os.environ.get(_ARGUMENTS), os.environ.get(_REMOTE)
+    before = {name: os.environ.get(name) for name in (_ARGUMENTS, _REMOTE, _HOME, _LAUNCHER)}
+    given, remote = before[_ARGUMENTS], before[_REMOTE]
     arguments = shlex.split(given or "pyspark-shell")
     theirs = _spark_defaults()
     if _FILE in arguments[:-1]:
@@ -57,16 +62,31 @@ def start_jvm(settings: Mapping[str, str], *, debug: bool = False) -> None:
     with TemporaryDirectory(prefix="lakelock-") as folder:
         file = Path(folder) / "spark.properties"
         file.touch(mode=0o600)
-        before = theirs.read_text(encoding="utf-8") if theirs.is_file() else ""
-        file.write_text(f"{before}\n{as_properties(own)}", encoding="utf-8")
-        os.environ[_ARGUMENTS] = shlex.join([_FILE, str(file), *arguments])
+        defaults = theirs.read_text(encoding="utf-8") if theirs.is_file() else ""
+        file.write_text(f"{defaults}\n{as_properties(own)}", encoding="utf-8")
+        os.environ.update({**_sooner(), _ARGUMENTS: shlex.join([_FILE, str(file), *arguments])})
         try:
             with _children_ignore_sigterm(), nullcontext() if debug else _children_without_noise():
                 # Connecting to the JVM starts it.
                 SparkContext.setSystemProperty("lakelock.connected", "true")
         finally:
-            _put_back(_ARGUMENTS, given)
-            _put_back(_REMOTE, remote)
+            for name, value in before.items():
+                _put_back(name, value)
+
+
+def _sooner() -> dict[str, str]:
+    """What lets Spark's scripts start the JVM sooner, of what the environment doesn't say already."""
+    import pyspark
+
+    found = {}
+    home = Path(pyspark.__file__).absolute().parent
+    # The scripts would start a Python to find this out. A distribution that pip has downloaded comes first for them.
+    if _HOME not in os.environ and (home / "jars").is_dir() and not (home / "spark-distribution").exists():
+        found[_HOME] = str(home)
+    # Of the short-lived JVM that only puts together the command line. Two collectors would be an error.
+    if _LAUNCHER not in os.environ and not java.chosen_outside():
+        found[_LAUNCHER] = java.QUICK_START
+    return found
 
 
 _forking = threading.local()

@@ -6,16 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
+
+from connector.spark import java, properties
 
 # In a process of its own: PySpark keeps the JVM that it has started.
 STARTED = """
-import contextlib, signal, subprocess, sys
+import contextlib, os, signal, subprocess, sys
 from pyspark.errors import PySparkRuntimeError
 from connector.spark.properties import start_jvm
+before = dict(os.environ)
 with contextlib.suppress(PySparkRuntimeError):
     start_jvm({"spark.app.name": "x"}, debug="debug" in sys.argv)
 assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+assert dict(os.environ) == before
 print(subprocess.run(["sh", "-c", "kill -TERM $$"], preexec_fn=lambda: None).returncode)
 """
 
@@ -61,3 +66,61 @@ def test_what_the_jvm_says_is_passed_on_but_for_the_warning_at_every_start(
     )
     expected = said if arguments else said.replace(f"{NOISE}\n", "")
     assert done.stderr.strip() == expected
+
+
+def launcher_options(folder: Path, **environment: str) -> str:
+    """What the scripts of a Spark in this folder get as options of the launcher."""
+    jvm = folder / "bin" / "spark-submit"
+    jvm.parent.mkdir()
+    jvm.write_text(
+        f"#!/bin/sh\nprintf '%s' \"$SPARK_LAUNCHER_OPTS\" > {folder / 'options'}\nexit 3\n", encoding="utf-8"
+    )
+    jvm.chmod(0o755)
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in (*java._OUTSIDE, properties._LAUNCHER)
+    }
+    env = {**inherited, "SPARK_HOME": str(folder), **environment}
+    subprocess.run([sys.executable, "-c", STARTED], env=env, capture_output=True, text=True, check=True)
+    return (folder / "options").read_text()
+
+
+@pytest.mark.parametrize(
+    ("environment", "options"),
+    [
+        ({}, java.QUICK_START),
+        ({"SPARK_LAUNCHER_OPTS": "-Xmx1g"}, "-Xmx1g"),
+        ({"JAVA_TOOL_OPTIONS": "-XX:+UseG1GC"}, ""),
+    ],
+)
+def test_the_launcher_is_quick_unless_the_environment_chooses(
+    environment: dict[str, str], options: str, tmp_path: Path
+) -> None:
+    assert launcher_options(tmp_path, **environment) == options
+
+
+@pytest.mark.parametrize(
+    ("there", "given", "told"),
+    [
+        (["jars"], None, True),
+        (["jars"], "/opt/spark", False),
+        ([], None, False),  # a client of Spark Connect
+        (["jars", "spark-distribution"], None, False),
+    ],
+)
+def test_the_scripts_are_told_where_spark_is(
+    there: list[str], given: str | None, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in there:
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    if given is not None:
+        monkeypatch.setenv("SPARK_HOME", given)
+    assert properties._sooner().get("SPARK_HOME") == (str(tmp_path) if told else None)
+
+
+def test_the_scripts_would_find_the_same_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    script = Path(pyspark.__file__).with_name("find_spark_home.py")
+    found = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert properties._sooner()["SPARK_HOME"] == found.stdout.strip()
