@@ -49,7 +49,7 @@ from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
 from connector.spark.in_use import shared_session
 from connector.spark.row_settings import ALWAYS, row_settings
-from connector.spark.session import isolated, refuse_lossy
+from connector.spark.session import isolated, loading_pyspark, refuse_lossy
 from connector.spark.tuning import TUNING, for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
 from sinks.errors import ConfigurationError
@@ -336,7 +336,8 @@ def assembled(
     run = str(uuid.uuid4())
     try:
         stage("asking Kafka")  # first: if no broker answers, the run fails long before Spark would have started
-        held = source.look()
+        with loading_pyspark():
+            held = source.look()
         brief = cache(lambda: is_short(config, held, group) if short is None else short)
         with ExitStack() as stack:
             if spark is None:
@@ -379,10 +380,7 @@ def _keyed(config: PipelineConfig) -> bool:
 
 @contextmanager
 def _log(spark: SparkSession, config: PipelineConfig, run: str) -> Iterator[Log | None]:
-    """The coordinator log, in a session of its own if that may be tuned: an entry is a few rows. None: there is none.
-
-    ``run``: the run's id.
-    """
+    """The coordinator log, if any, in a session of its own where that may be tuned: an entry is a few rows."""
     place = config.coordinator
     if not config.two_phase or place is None:
         yield None

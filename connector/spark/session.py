@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,6 +79,28 @@ SAFE = {
 }
 """Settings for wherever Spark runs."""
 _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
+
+
+@contextmanager
+def loading_pyspark() -> Iterator[None]:
+    """Load PySpark beside the block, which waits for the network. What fails of it, the next import tells.
+
+    Ends with the block: two threads that load parts of a package at once can make Python report a deadlock.
+    """
+    if "pyspark.sql" in sys.modules:
+        yield
+        return
+
+    def load() -> None:
+        with suppress(Exception):
+            import_module("pyspark.sql")
+
+    beside = threading.Thread(target=load, name="lakelock-import")
+    beside.start()
+    try:
+        yield
+    finally:
+        beside.join()
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,19 @@ def test_an_option_that_an_older_spark_lacks_is_named(version: str) -> None:
 
 def test_arithmetic_is_the_same_with_every_spark() -> None:
     assert _defaults({}, s3=False, short=lambda: False)["spark.sql.ansi.enabled"] == "true"
+
+
+LOADED = """
+import sys, threading
+from connector.spark.session import loading_pyspark
+assert "pyspark" not in sys.modules
+with loading_pyspark():
+    assert "lakelock-import" in [each.name for each in threading.enumerate()]
+assert "pyspark.sql" in sys.modules and threading.active_count() == 1
+with loading_pyspark():
+    assert threading.active_count() == 1
+"""
+
+
+def test_pyspark_is_loaded_beside_what_waits_and_no_longer() -> None:
+    subprocess.run([sys.executable, "-c", LOADED], check=True)
