@@ -27,10 +27,9 @@ from connector.engine.joining import Joining
 from connector.engine.left_letters import LeftLetters
 from connector.engine.letters_again import RoutedLetters
 from connector.engine.misnamed import refuse_misnamed_topic
-from connector.engine.new_columns import renewing, with_new_columns
 from connector.engine.one_table import OneTable, look_back
 from connector.engine.output import Output
-from connector.engine.outputs import Other, Table, outputs
+from connector.engine.outputs import Other, Table, outputs, with_new_columns
 from connector.engine.pinned_schemas import pinned_schemas
 from connector.engine.rehearsal import rehearsed, worthwhile
 from connector.engine.renamed import refuse_renamed, refuse_what_it_has
@@ -235,13 +234,18 @@ class Assembly:
         def prepare(
             epoch: Epoch, names: Sequence[str], again: bool, behind: int
         ) -> tuple[Epoch, Mapping[str, Prepared]]:
-            these = {name: by_name[name] for name in names or by_name}
-            to = {name: sink for name, (_, sink) in these.items()}
-            of = tuple(these)
+            of = tuple(names or by_name)
             if of not in readings:
-                reading = readings[of] = self.reading({name: output for name, (output, _) in these.items()})
-                reading.with_new_columns = renewing(reading.with_new_columns, to)
-            return prepare_epoch(epoch, readings[of], to, again=again, at_once=at_once, observe=observe, behind=behind)
+                readings[of] = self.reading({name: by_name[name][0] for name in of})
+            return prepare_epoch(
+                epoch,
+                readings[of],
+                {name: by_name[name][1] for name in of},
+                again=again,
+                at_once=at_once,
+                observe=observe,
+                behind=behind,
+            )
 
         at_once = 1 if is_connect(self.spark) else None
         return self._coordinator(lambda _: {sink.name: sink for sink in sinks}, prepare, observe, at_once)

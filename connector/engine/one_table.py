@@ -33,7 +33,7 @@ from sinks.plurals import plural
 from sinks.recreated import retired_names, with_retired_names
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("lakelock.delta")
 
@@ -100,16 +100,10 @@ class OneTable(Destination):
         sink = self.table.derivation.sink
         appended = epoch.span if sink.appends else None
         with tuned(self.spark, self.config.spark_options, appended=appended):
-            epoch, committed = write_epoch(epoch, self.reading, write=self._write, observe=self.observe, behind=behind)
+            epoch, committed = write_epoch(epoch, self.reading, write=sink.write, observe=self.observe, behind=behind)
         self._uncompared.append((epoch, committed, behind))
         self._compare()
         return committed
-
-    def _write(self, epoch: Epoch, rows: DataFrame) -> Committed:
-        """By the sink that fits the reduced rows: records may have got more columns during the run."""
-        (table,) = self.reading.outputs.values()
-        assert isinstance(table, Table)
-        return table.derivation.sink.write(epoch, rows)
 
     def _compare(self) -> None:
         """Ask Kafka whether the topics of the last epoch changed while it was read, unless it has answered already.

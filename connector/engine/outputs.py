@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from connector.derive.derivation import Derivation, TableDerivation
 from connector.derive.layout import laid_out, refuse_of_databricks
 from connector.engine.custom_sink import custom_sink
 from connector.engine.decoders import Decoder, declared_comments, decoders
-from connector.engine.output import NoTable
+from connector.engine.output import NoTable, Output
 from connector.spark.compat import is_connect
 from connector.spark.session import isolated
 from sinks.contract import TwoPhaseSink
@@ -241,18 +241,9 @@ class Table:
 
     def two_phase(self, pipeline: str) -> TwoPhaseSink[DataFrame]:
         """The sink that takes part in two-phase commit."""
-        return TwoPhaseDelta(
-            self.table, self.derivation.sink, pipeline=pipeline, back=self.back, options=self._staged_options
-        )
-
-    def renew(self, sink: TwoPhaseSink[DataFrame]) -> None:
-        """Have the sink, which ``two_phase`` has made, merge rows as this output reduces them."""
-        assert isinstance(sink, TwoPhaseDelta)
-        sink.renew(self.derivation.sink, self._staged_options)
-
-    @property
-    def _staged_options(self) -> StagedOptions:
-        return StagedOptions(self.derivation.shape, self.derivation.parts)
+        made = self.derivation
+        options = StagedOptions(made.shape, made.parts)
+        return TwoPhaseDelta(self.table, made.sink, pipeline=pipeline, back=self.back, options=options)
 
 
 @dataclass(frozen=True)
@@ -335,6 +326,26 @@ def outputs(
             else:
                 found.append(_other(config.alone(index), sink, decode, rows, spark, staging))
         yield found
+
+
+def with_new_columns(
+    config: PipelineConfig, records: DataFrame, names: Sequence[str], found: Mapping[str, Output]
+) -> dict[str, Output]:
+    """The same sinks for records that have got more columns since. ``names``: of the sinks, in the file's order.
+
+    Raises ConfigurationError, SchemaMismatch.
+    """
+    changed: dict[str, Output] = {}
+    for name, output in found.items():
+        index = names.index(name)
+        rows = output.decode(records)
+        if isinstance(output, Table):
+            derivation = derive(config.alone(index), output.table, output.commits, rows)
+            changed[name] = replace(output, derivation=derivation)
+            changed[name].ready()
+        elif isinstance(output, Other):
+            changed[name] = replace(output, derivation=as_is(config.alone(index), rows))
+    return changed
 
 
 def _other(

@@ -67,10 +67,6 @@ class TwoPhaseDelta:
         self._last: Position | None = None
         """The position of this process's last commit. The sink itself checks whether other commits came after it."""
 
-    def renew(self, sink: Rehearsed, options: StagedOptions) -> None:
-        """From now on write what ``sink`` takes: the records have got more columns during the run."""
-        self._sink, self._options = sink, options
-
     def position(self) -> Position | None:
         """The pipeline's position in the table. Raises TableReplaced if another writer replaced the pipeline's rows."""
         stands = self._sink.position()

@@ -65,30 +65,6 @@ def test_a_schema_that_changes_while_the_run_goes_on(
     ]  # fmt: skip
 
 
-@pytest.mark.breadth
-@pytest.mark.parametrize("sinks", [("upsert",), ("upsert", "append")], ids=len)
-def test_a_column_that_comes_during_a_run_is_merged_by_the_options_at_once(
-    lake: Lake, topic: Topic, registry: RegistryServer, sinks: tuple[str, ...]
-) -> None:
-    noted: dict[str, Any] = {**ONE, "fields": [*ONE["fields"], {"name": "note", "type": ["null", "string"]}]}  # type: ignore[misc]
-    upsert = {"type": "delta_upsert", "path": str(lake.path("upsert")), "key": "k", "ignore_null_updates": True}
-    append = {"type": "delta_append", "path": str(lake.path("append"))}
-    options = avro(registry, on_new_column="add", epoch={"max_records": 1})
-    pipeline = lake.pipeline(sinks=[upsert, append][: len(sinks)], **options)
-    topic.send(("a", framed(1, ONE, {"k": "a", "n": 1})), partition=0)
-    pipeline.run()
-
-    def producer_goes_on(_: Any) -> None:
-        registry.register(f"{topic.name}-value", 2, noted)
-
-    sent = [{"k": "a", "n": 2, "note": "kept"}, {"k": "a", "n": 3, "note": None}]
-    topic.send(
-        ("a", framed(1, ONE, {"k": "a", "n": 1})), *(("a", framed(2, noted, each)) for each in sent), partition=0
-    )
-    assert pipeline.run(observers=[producer_goes_on]).epochs == 3
-    assert lake.sql("SELECT n, note FROM {t}", "upsert") == [(3, "kept")]
-
-
 def test_new_fields_are_no_silent_loss(lake: Lake, topic: Topic, registry: RegistryServer) -> None:
     topic.send(("a", framed(1, ONE, {"k": "a", "n": 1})), partition=0)
     lake.pipeline(**avro(registry)).run()
