@@ -218,7 +218,7 @@ def _in_both(
     needed = both.only_made if not _may_lack_columns(config, forms) else []
     keys = sink.key if isinstance(sink, KeyedSink) else ()
     faults = [f"the table has no column {name}" for name in both.only_made if name in (*needed, *keys)]
-    refuse_to_compare([*both.other_types, *faults, *_other_fields(both, keys)])
+    refuse_to_compare([*both.other_types, *faults, *_other_fields(both, keys, [*wanted.names, *rows.columns])])
     if not both.columns:
         refuse_to_compare(["they have no column in common"])
     notes = _left_out(both.only_there, made)
@@ -237,16 +237,17 @@ def _in_both(
     return replace(made, defaults=fill, tied=[part.name for part in wanted]), rows, notes, both.only_made
 
 
-def _other_fields(both: InBoth, keys: Sequence[str]) -> list[str]:
+def _other_fields(both: InBoth, keys: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Fields inside of the key that only the records or only the table have, in words. Without them two keys would be
-    compared as one, and with null in their place the rows would be those of other keys."""
-    inside = tuple(f"{name.lower()}." for name in keys)
+    compared as one, and with null in their place the rows would be those of other keys. ``columns``: of both, as a name
+    may have a dot."""
+    inside, whole = tuple(f"{name.lower()}." for name in keys), {name.lower() for name in columns}
     lacking = {"the table has": both.only_made, "the records have": both.only_there}
     return [
         f"{which} no {path}, a part of the key"
         for which, paths in lacking.items()
         for path in paths
-        if path.lower().startswith(inside)
+        if path.lower().startswith(inside) and path.lower() not in whole
     ]
 
 

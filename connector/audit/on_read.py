@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from connector.audit.claim import Metadata
 from connector.config import PipelineConfig
 from connector.config.sinks import MergedSink
+from sinks.spark.files import denied
 
 if TYPE_CHECKING:
     from connector.audit.table import AuditedTable
@@ -87,8 +88,10 @@ def on_read(config: PipelineConfig, table: AuditedTable, found: Metadata | None)
         return OnRead.of(table, table.change_log(), config.name, found)
     try:
         log = table.change_log()
-    except Exception:  # who may read a table by its name needn't be let into the folders under it
-        return None
+    except Exception as error:
+        if not denied(error):
+            raise
+        return None  # who may read a table by its name needn't be let into the folders under it
     left = replace(OnRead.of(table, log, config.name, found), left=True)
     return left if left.unfolded else None
 

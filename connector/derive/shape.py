@@ -13,7 +13,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from connector.config import DeltaAggregateSink, DeltaHistorySink, DeltaSink, KeyedSink, PipelineConfig
+from connector.config import (
+    DeltaAggregateSink,
+    DeltaHistorySink,
+    DeltaSink,
+    DeltaUpsertSink,
+    KeyedSink,
+    PipelineConfig,
+)
 from connector.config.formats import AvroFormat, ProtobufFormat
 from connector.config.kinds import duration_text
 from connector.config.transform_sql import call_in, computes_with
@@ -96,9 +103,16 @@ def _columns(sink: DeltaSink, names: list[str]) -> dict[str, Text]:
     if not isinstance(sink, KeyedSink):
         return {}
     values = [name for name in table_columns(names, sink) if name not in sink.key]
-    if not isinstance(sink, DeltaHistorySink):
-        return {FILLED: values}
+    if isinstance(sink, DeltaUpsertSink):
+        return {FILLED: [name for name in values if not _keeps_older(sink, name)]}
+    assert isinstance(sink, DeltaHistorySink)
     return {} if sink.track_history_column_list is not None else {TRACKED: tracked(sink, values)}
+
+
+def _keeps_older(sink: DeltaUpsertSink, name: str) -> bool:
+    """Whether no null of an update takes away the value that an older one has brought to this column."""
+    ignored = sink.ignore_null_updates
+    return ignored if isinstance(ignored, bool) else name in ignored
 
 
 def _depends_on_the_zone(config: PipelineConfig, sink: DeltaSink, rows: StructType, columns: StructType) -> bool:

@@ -66,7 +66,9 @@ def upsert(
             hint="Write merge: on_write, or leave truncates out: apply_as_truncates: 'false'.",
         )
     gone = partial(no_longer_filled, table, config.name, table_columns(records.columns, sink))
-    merging = _merging(config, sink, table, commits, rule, gone)
+    # Of staged rows it is seen which columns they lack: a file of before may have made them.
+    filled = partial(no_longer_filled, table, config.name, ())
+    merging = _merging(config, sink, table, commits, rule, filled)
     now = Meaning(lambda: every.schema, lambda: options_of(rule, ties=ties, gone=gone()), net, merging, sink.key)
     reading = reading_of(config, sink, table, commits, lambda: now)
     own = _OwnColumns(table, commits, columns, sink, reading, _keeps_deletes(config, sink, rule))
@@ -80,7 +82,7 @@ def upsert(
         sink=reading if on_read else merging,
         log=reading,
         tombstones=merging.tombstones,
-        plain=PlainUpsert(table, pipeline=config.name, rule=rule, tombstone_retention=retention, gone=gone),
+        plain=PlainUpsert(table, pipeline=config.name, rule=rule, tombstone_retention=retention, gone=filled),
         of_records=Records(
             [*table_columns(records.columns, sink), *COORDINATES],
             updates(sink, records.columns),

@@ -228,12 +228,19 @@ def _formats(
     if config.key is not None:
         of_key = [each.removeprefix(_IN_KEY) for each in held if each.startswith(_IN_KEY)]
         # A key that is one column says by its fields which row is meant: of two keys, none may lose a field.
-        is_whole = any(isinstance(sink, KeyedSink) and KEY in sink.key for sink in config.sinks)
+        is_whole = any(KEY in _key_of(sink) for sink in config.sinks)
         ignored: OnNewColumn | None = "ignore" if on_new_column == "ignore" and not is_whole else None
         key_format = record_format(
             "key", config.key, spark, topics, on_new_column=ignored, held=of_key, newest=newest, one_type=one_type
         )
     return value, key_format
+
+
+def _key_of(sink: object) -> Sequence[str]:
+    """The columns that say which row a record goes to."""
+    if isinstance(sink, KeyedSink):
+        return sink.key
+    return sink.group_by if isinstance(sink, DeltaAggregateSink) else ()
 
 
 def _topics(config: PipelineConfig) -> tuple[str, ...]:

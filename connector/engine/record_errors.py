@@ -20,7 +20,7 @@ from connector.source.columnar import FOUND_ODD, NO_TIMESTAMP, PACKAGE
 from connector.source.records import no_timestamp
 from connector.spark.jars import JSON_JAR, PROTOBUF_JAR, READER_JAR
 from sinks.delta.refusals import HINT
-from sinks.errors import BadRecord, ConfigurationError, LakelockError, OffsetsLost, PositionMismatch
+from sinks.errors import BadRecord, ConfigurationError, LakelockError, OffsetsLost, PositionMismatch, SourceError
 from sinks.kafka import reader_refused
 from sinks.offsets import OffsetRange
 from sinks.spark.row_errors import raised
@@ -237,9 +237,18 @@ def because(bad: BadRecord, problem: Fields, shown: str | None, raw: Fields, hea
     return BadRecord(bad.message.replace(bad.detail, detail, 1), hint=hint)
 
 
+def _not_of_epoch(_: Fields) -> Exception:
+    return SourceError(
+        "An epoch read a record of a partition that isn't in its ranges, so nothing of it was written.",
+        hint="Run it again. If it comes back, it is a fault of Lakelock or of Spark's Kafka source: report it with the "
+        "pipeline file and `lakelock status FILE`.",
+    )
+
+
 _EXPLAINED: Mapping[str, Callable[[Fields], Exception]] = {
     "unknown_schema": _schema_to_ask_for,
     "not_of_batch": _not_of_batch,
+    "not_of_epoch": _not_of_epoch,
     "broken": _broken,
     "null_key": _null_key,
     "null_sequence": _null_sequence,

@@ -32,6 +32,7 @@ from sinks.kafka import Clients, spark_reader
 from sinks.objects.layout import columns_in_folders, format_of
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import problem
+from sinks.spark.sql import identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -223,22 +224,28 @@ def _objects(
     ``zones``: the objects' URLs, each with the time zone of the timestamps in its folders' names; ``then``: that of the
     runs of an earlier version, whose objects have None.
     """
+    groups = _as_they_lie(sink, zones, then)
+    known = columns()
+    if known is None:
+        known = _in_all(groups, _reader(spark, sink))
+    elif None in zones.values():
+        _tell_of_the_zone(sink, known, zones, then, now=str(spark.conf.get(ZONE)))
+    # Without this mode, a JSON value of another type is null.
+    reader = _reader(spark, sink).schema(known).option("mode", "FAILFAST")
+    read = [_loaded(lie.format, urls, reader.option("timeZone", lie.zone)) for lie, urls in groups.items()]
+    # A folder may name a column that the sink has no more. Spark would guess its type, for each group by itself.
+    names = [identifier(column.name) for column in known]
+    return reduce(lambda one, other: one.union(other), [rows.selectExpr(*names) for rows in read])
+
+
+def _reader(spark: SparkSession, sink: S3ObjectsSink) -> DataFrameReader:
+    """A reader of its own for each use: an option of it stays for all that it reads later."""
     reader = spark.read.option("basePath", sink.place.replace("s3://", "s3a://", 1))
     settings = {"endpoint": sink.endpoint, "endpoint.region": sink.region}
     for name, value in {**settings, "path.style.access": "true" if sink.path_style else None}.items():
         if value is not None:
             reader = reader.option(f"fs.s3a.{name}", value)
-    groups = _as_they_lie(sink, zones, then)
-    known = columns()
-    if known is None:
-        known = _in_all(groups, reader.option("prefersDecimal", "true"))
-    elif None in zones.values():
-        _tell_of_the_zone(sink, known, zones, then, now=str(spark.conf.get(ZONE)))
-    # Without this mode, a JSON value of another type is null.
-    reader = reader.schema(known).option("mode", "FAILFAST")
-    read = [_loaded(lie.format, urls, reader.option("timeZone", lie.zone)) for lie, urls in groups.items()]
-    # A folder may name a column that the sink has no more: other objects lack it.
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), read)
+    return reader
 
 
 class _Lie(NamedTuple):
@@ -268,7 +275,7 @@ def _in_all(groups: Mapping[_Lie, list[str]], reader: DataFrameReader) -> Struct
     from pyspark.sql.types import StringType, StructField, StructType
 
     # Else Spark guesses the types of what folders say, so that 007 would be 7. Not every object has every column.
-    reader = reader.option("recursiveFileLookup", "true").option("mergeSchema", "true")
+    reader = reader.option("recursiveFileLookup", "true").option("mergeSchema", "true").option("prefersDecimal", "true")
     found: dict[str, StructField] = {}
     for kind in sorted({lie.format for lie in groups}, reverse=True):
         urls = [url for lie, each in groups.items() if lie.format == kind for url in each]

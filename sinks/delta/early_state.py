@@ -28,8 +28,7 @@ def compute_state(table: DeltaTable) -> None:
 
 @contextmanager
 def state_beside(table: DeltaTable) -> Iterator[None]:
-    """Have the state computed beside the block, which ends with it. Not for a session of Spark Connect, whose settings
-    belong to one statement at a time."""
+    """Have the state computed beside the block, and end with it. It depends on no setting."""
     with ThreadPoolExecutor(1, thread_name_prefix="lakelock-state") as pool:
         pool.submit(compute_state, table)
         yield

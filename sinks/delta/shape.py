@@ -145,7 +145,7 @@ class Shape:
 
     def check_fields(self, table: DeltaTable, wanted: StructType) -> None:
         """Raise SchemaMismatch if the key has other fields in the table than in the rows. ``wanted``: of the rows."""
-        faults = self.other_fields(table.schema, wanted)
+        faults = self.other_fields(table.schema, wanted) if self._keys else []
         if not faults:
             return
         option = next(option for option in _KEYS if self.texts.get(option))
@@ -164,10 +164,13 @@ class Shape:
         ``on_new_column`` is about what a row says, and this is about which row it is.
         """
         inside = tuple(f"{name.lower()}." for name in self._keys)
-        one, other = differences(there, wanted).new, differences(wanted, there).new
+        columns = _lower([*there.names, *wanted.names])  # a column may have a dot in its name
+        lacking = {"the table has": differences(there, wanted).new, "the records have": differences(wanted, there).new}
         return [
-            *(f"the table has no {path}" for path in one if path.lower().startswith(inside)),
-            *(f"the records have no {path}" for path in other if path.lower().startswith(inside)),
+            f"{which} no {path}"
+            for which, paths in lacking.items()
+            for path in paths
+            if path.lower().startswith(inside) and path.lower() not in columns
         ]
 
     @property
@@ -192,8 +195,8 @@ class Shape:
         there = _lower(table.schema.names) if gone else []
         if gone := [name for name in gone if name.lower() in there]:
             log.warning(
-                "%r: records had %s once, and have no such column now. It is null in each row that a record replaces "
-                "from now on. If it is yours now, have the table forget that records had it: %s",
+                "%r: records had %s once, and have no such column now. It is null, or its default, in each row that a "
+                "record replaces from now on. If it is yours now, have the table forget that records had it: %s",
                 table.label, ", ".join(gone), forgetting_sql(table, self.pipeline),
             )  # fmt: skip
 

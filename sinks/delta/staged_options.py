@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sinks.contract import Epoch, Prepared
-from sinks.delta.shape import Shape, Text
+from sinks.delta.shape import FILLED, Shape, Text
 from sinks.delta.upsert_rule import COLUMNS
 from sinks.errors import Diverged
 
@@ -56,7 +56,8 @@ class StagedOptions:
 
     @property
     def _texts(self) -> Mapping[str, Text]:
-        return {"sequence_by": None, **self.shape.texts}  # one that is added later is told by this, too
+        # A sequence_by that is added later is told by this, too. Which columns are filled, the rows show.
+        return {"sequence_by": None, **{name: text for name, text in self.shape.texts.items() if name != FILLED}}
 
     def _other_texts(self, receipt: Mapping[str, str]) -> str:
         now = replace(self.shape, texts=self._texts)

@@ -72,6 +72,8 @@ def of(
     [
         ({"type": "delta_append"}, {}),
         (UPSERT, {"key": ["k"], "filled": ["n"]}),
+        ({**UPSERT, "ignore_null_updates": True}, {"key": ["k"], "filled": []}),
+        ({**UPSERT, "ignore_null_updates": ["n"]}, {"key": ["k"], "filled": []}),
         ({**UPSERT, "key": ["k", "n"], "sequence_by": "n"}, {"key": ["k", "n"], "sequence_by": "n", "filled": []}),
         (
             {**UPSERT, "apply_as_deletes": "n = 1", "except_column_list": "n", "deletes": "hard"},

@@ -29,10 +29,13 @@ class Reader:
         self._spark, self._schema, self._options = spark, schema, options or {}
 
     def option(self, name: str, value: str) -> "Reader":
-        return Reader(self._spark, self._schema, {**self._options, name: value})
+        """As PySpark's: changes the reader itself."""
+        self._options = {**self._options, name: value}
+        return self
 
     def schema(self, schema: str) -> "Reader":
-        return Reader(self._spark, schema, self._options)
+        self._schema = schema
+        return self
 
     def parquet(self, *places: str) -> Any:
         return self._load("parquet", list(places))
@@ -45,7 +48,8 @@ class Reader:
         self._spark.loads.append((places, self._schema, self._options, guesses))
         self._spark.kinds.append(kind)
         found = SimpleNamespace(schema=self._schema or self._spark.found[kind])
-        found.unionByName = lambda *_, **__: found
+        found.selectExpr = lambda *_: found
+        found.union = lambda _: found
         return found
 
 
@@ -70,8 +74,10 @@ class Spark:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json_lines"])
-@pytest.mark.parametrize("known", ["payer STRING, amount DECIMAL(9, 2)", None])
-def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(kind: str, known: str | None) -> None:
+@pytest.mark.parametrize("known", [StructType([StructField("payer", StringType())]), None], ids=["known", "unknown"])
+def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(
+    kind: str, known: StructType | None
+) -> None:
     spark = Spark()
     sink = S3ObjectsSink.model_validate({"type": "s3_objects", "url": "s3://lake/t", "format": kind})
     found = _objects(spark, sink, dict.fromkeys(URLS, "UTC"), "UTC", lambda: known)  # type: ignore[arg-type, return-value]
@@ -83,6 +89,7 @@ def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(kind
     assert (places, schema) == (["s3a://lake/t/payer=007/part-p-1-0"], known or as_text)
     assert options["basePath"] == "s3a://lake/t"
     assert options["mode"] == "FAILFAST", "a JSON value of another type isn't read as null"
+    assert "recursiveFileLookup" not in options, "Spark would read nothing of what folders say"
     assert spark.conf == {}, "the session's settings are what they were"
 
 

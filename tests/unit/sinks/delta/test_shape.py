@@ -184,6 +184,8 @@ def test_a_key_has_the_same_fields_in_the_table_and_in_the_rows(option: str) -> 
     assert Shape(texts={"type": "delta_append"}).other_fields(one, other) == []
     deep = [struct(k=struct(parts=T.ArrayType(each))) for each in (less, more)]
     assert Shape(texts={option: ["k"]}).other_fields(*deep) == ["the table has no k.parts.element.region"]
+    dotted = T.StructType([*struct(user=number), T.StructField("user.id", number)])
+    assert Shape(texts={option: ["user"]}).other_fields(struct(user=number), dotted) == [], "a column of that name"
 
 
 def test_a_key_with_other_fields_is_refused_by_the_option_that_names_it() -> None:
