@@ -19,7 +19,7 @@ help:
 	@echo "make wheel          builds dist/*.whl and the source archive; install it elsewhere: pip install dist/*.whl"
 	@echo "make demo           moves real flights through a real broker into ./lake, kills each pipeline in mid-epoch, and counts"
 	@echo "make jupyter        opens the notebooks in a browser, to run and change them"
-	@echo "make test           runs the tests that show every promise once, in 25 minutes"
+	@echo "make test           runs the tests that show every promise once, in 30 minutes"
 	@echo "make test-unit      runs those of them that need no JVM, in 1 minute"
 	@echo "make campaigns      runs what needs an hour: random kills, chaos, notebooks ...; ONLY=\"kills chaos\" runs two of them"
 	@echo "make test-ui        tests the web page in a real Chromium; chromium and chromedriver have to be on the PATH"
