@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from connector.audit.claim import Metadata
 from connector.config import PipelineConfig
 from connector.config.sinks import MergedSink
-from sinks.spark.files import denied
+from connector.spark.rights import denied
 
 if TYPE_CHECKING:
     from connector.audit.table import AuditedTable

@@ -19,11 +19,11 @@ from connector.protocol.read_to import ahead, of_wrong_clock
 from connector.protocol.recover import TopicsHeld, reached
 from connector.protocol.recreated import recreated
 from connector.protocol.same_group import refuse_another_group, refuse_undone
+from connector.spark.rights import denied
 from sinks.contract import Position
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
 from sinks.plurals import plural
 from sinks.recreated import is_retired, topic_of
-from sinks.spark.files import denied
 
 
 @dataclass(frozen=True, repr=False)

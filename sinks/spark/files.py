@@ -25,12 +25,6 @@ _NOT_MADE = (
     "Parent path is not a directory",
     "Permission denied",
 )
-_DENIED = re.compile(r"AccessDenied|Access Denied|Permission denied|PERMISSION_DENIED|Forbidden|Status Code: 403")
-
-
-def denied(error: Exception) -> bool:
-    """Whether a store has refused to show what is asked for. Any other error says nothing of what is there."""
-    return isinstance(error, PermissionError) or _DENIED.search(str(error)) is not None
 
 
 def absolute(path: str, folder: str = "") -> str:
