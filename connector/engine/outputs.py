@@ -162,7 +162,8 @@ class Table:
                     "written.",
                     hint="Run it again: it reads the records by the table's schema.",
                 )
-        made.shape.check_fields(self.table, made.columns)
+        there = self.table.schema
+        made.shape.check_fields(self.label, there, made.columns)
         added = made.check()
         if detail.append_only and not isinstance(made.sink, DeltaAppend):
             raise append_only(self.label, "the pipeline changes rows")
@@ -170,8 +171,8 @@ class Table:
         faults = [
             *limits.faults(detail, self._demanding, made.columns, records.carried, zone=zone),
             *limits.faults_of_sql(detail, self.table, made.columns, records, zone=zone),
-            *left_out(self.table.schema, made.columns),
-            *made.shape.rounded_keys(self.table.schema, made.columns),
+            *left_out(there, made.columns),
+            *made.shape.rounded_keys(there, made.columns),
         ]
         self.table.check(detail, made.columns, faults, required=made.required, added=added)
         made.shape.check(self.table, begun=self._begun)

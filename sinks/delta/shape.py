@@ -143,14 +143,15 @@ class Shape:
             if path.partition(".")[0].lower() in keys
         ]
 
-    def check_fields(self, table: DeltaTable, wanted: StructType) -> None:
-        """Raise SchemaMismatch if the key has other fields in the table than in the rows. ``wanted``: of the rows."""
-        faults = self.other_fields(table.schema, wanted) if self._keys else []
+    def check_fields(self, label: str, there: StructType, wanted: StructType) -> None:
+        """Raise SchemaMismatch if the key has other fields in the table than in the rows. ``label``: the table's name;
+        ``there``: its columns; ``wanted``: those of the rows."""
+        faults = self.other_fields(there, wanted)
         if not faults:
             return
         option = next(option for option in _KEYS if self.texts.get(option))
         raise SchemaMismatch(
-            f"The rows of {table.label!r} are identified by other fields than the records: {'; '.join(faults)}. "
+            f"The rows of {label!r} are identified by other fields than the records: {'; '.join(faults)}. "
             "Two keys would share a row, or one have two. Nothing was written to the table.",
             hint=f"Have the schema of what {self.option(option)} names give exactly the fields that the table has "
             "(schema, schema_file; with on_new_column: add records give it further ones), or replay the topic into a "

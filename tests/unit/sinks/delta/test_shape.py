@@ -189,10 +189,10 @@ def test_a_key_has_the_same_fields_in_the_table_and_in_the_rows(option: str) -> 
 
 
 def test_a_key_with_other_fields_is_refused_by_the_option_that_names_it() -> None:
-    table: Any = SimpleNamespace(label="lake/t", schema=struct(_key=struct(id=T.LongType(), region=T.StringType())))
+    there = struct(_key=struct(id=T.LongType(), region=T.StringType()))
     shape = Shape("p", "sinks.{}".format, {"key": ["_key"]})
-    shape.check_fields(table, table.schema)
+    shape.check_fields("lake/t", there, there)
     with pytest.raises(SchemaMismatch, match=r"the records have no _key\.region") as refused:
-        shape.check_fields(table, struct(_key=struct(id=T.LongType())))
+        shape.check_fields("lake/t", there, struct(_key=struct(id=T.LongType())))
     assert "sinks.key" in str(refused.value.hint)
     assert "lakelock replay" in str(refused.value.hint)
