@@ -78,6 +78,10 @@ SAFE = {
     _PLANS: _IN_PLANS,
 }
 """Settings for wherever Spark runs."""
+_CODE = {
+    # Spark compiles again what it has forgotten. It keeps 100 classes, and an epoch of two tables needs more.
+    "spark.sql.codegen.cache.maxEntries": "1000",
+}
 _NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
 
 
@@ -296,7 +300,7 @@ def _added(options: Mapping[str, str], submitted: Mapping[str, str]) -> dict[str
     """The settings that weren't submitted. They come too late for the driver's JVM, its jars and its memory."""
     missing = _log_stores_without_jar(submitted)
     safe = {name: value for name, value in SAFE.items() if name not in missing}
-    settings = {name: value for name, value in {**safe, **options}.items() if name not in submitted}
+    settings = {name: value for name, value in {**safe, **_CODE, **options}.items() if name not in submitted}
     java = submitted.get(_EXECUTOR_JAVA, options.get(_EXECUTOR_JAVA, ""))
     return {**settings, _EXECUTOR_JAVA: f"{_EVERYWHERE} {java}".strip()}
 
@@ -311,6 +315,7 @@ def _log_stores_without_jar(settings: Mapping[str, str]) -> Sequence[str]:
 def _defaults(options: Mapping[str, str], s3: bool, short: Callable[[], bool]) -> dict[str, str]:
     defaults = {
         **SAFE,
+        **_CODE,
         # Otherwise Delta rebuilds a snapshot with 50 tasks.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.showConsoleProgress": "false",

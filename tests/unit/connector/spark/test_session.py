@@ -49,6 +49,15 @@ def test_where_spark_runs_elsewhere_nothing_is_said_of_its_size() -> None:
         assert not {"spark.master", "spark.driver.memory", "spark.driver.extraJavaOptions"} & settings.keys()
 
 
+def test_spark_keeps_the_code_of_all_tables_of_an_epoch_wherever_it_starts() -> None:
+    setting = "spark.sql.codegen.cache.maxEntries"
+    master = {"spark.master": "spark://there:7077"}
+    for options, kept in ({}, "1000"), (master, "1000"), ({setting: "50"}, "50"):
+        assert _own(options, "p", s3=False, debug=False, short=lambda: False)[setting] == kept
+        assert _added(options, {"spark.master": "yarn"})[setting] == kept
+    assert setting not in _added({}, {setting: "70"})
+
+
 def test_what_was_submitted_stays_and_only_what_correctness_needs_is_added() -> None:
     executor = "spark.executor.extraJavaOptions"
     submitted = {
