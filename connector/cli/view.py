@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
-from connector.cli.console import Debug, File, Set, out, reported
+from connector.cli.console import Debug, File, Set, err, out, reported
 from connector.pipeline import Pipeline
+
+_AGAIN = (
+    "Make this view again after a DELETE, UPDATE or MERGE of your own in the table, else it may show those rows as "
+    "they were; also if the table has got a column, was made anew or set back, or the sink has other options."
+)
 
 
 def view(
@@ -29,7 +34,8 @@ def view(
     For a sink with `merge: on_read`.
 
     Whoever reads the table itself sees the rows as of its last fold. Whoever reads the view sees those of the last
-    epoch. The view stays right whatever is appended and folded. Make it again when the table has got a column.
+    epoch. The view stays right whatever is appended and folded. Make it again when the table has got a column, when you
+    have deleted or changed rows of the table yourself, and when the table was made anew.
     """
     with reported(debug):
         statement = Pipeline.from_file(file, set_, debug=debug).view(name, create=create)
@@ -37,3 +43,5 @@ def view(
             out.print("done: the view shows the current rows.")
         else:
             sys.stdout.write(f"{statement};\n")
+        if name is not None:  # the one that is called after the table is renewed by each run
+            err.print(_AGAIN, soft_wrap=True)

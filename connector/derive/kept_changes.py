@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from connector.config.unavailable import UNAVAILABLE
@@ -21,22 +21,40 @@ if TYPE_CHECKING:
 _NOT_STORED = ("_delete", "_truncate", UNAVAILABLE)
 
 
-def options_of(rule: UpsertRule, *, ties: bool, gone: Sequence[str] = ()) -> str:
-    """The options as text. ``ties``: see ``net_of``; ``gone``: see ``sinks.delta.upsert.Gone``."""
+@dataclass(frozen=True)
+class Options:
+    """What the changes of a log mean."""
+
+    rule: UpsertRule
+    ties: bool
+    """See ``net_of``."""
+    gone: Sequence[str] = ()
+    """See ``sinks.delta.upsert.Gone``."""
+    letters: bool = False
+    """Whether the changes may be older than a delete by offset, as retried dead letters are."""
+
+
+def options_of(rule: UpsertRule, *, ties: bool, gone: Sequence[str] = (), letters: bool = False) -> str:
+    """The options as text, see ``Options``."""
     options = asdict(rule)
     if not rule.by_offset:  # releases before it don't know the word
         del options["by_offset"]
-    return json.dumps({**options, "ties": ties, **({"gone": gone} if gone else {})})
+    late = letters and not (rule.sequenced or rule.soft)
+    return json.dumps({**options, "ties": ties, **_said(gone=gone, letters=late)})
 
 
-def rule_of(options: str) -> tuple[UpsertRule, bool, Sequence[str]]:
-    """The rule, whether there are ties, and the columns that are gone. Raises ValueError for the text of a newer
-    release."""
+def _said(**words: object) -> dict[str, object]:
+    """Without what isn't so: releases before these words don't know them."""
+    return {word: value for word, value in words.items() if value}
+
+
+def read_options(options: str) -> Options:
+    """The options of this text. Raises ValueError for the text of a newer release."""
     read: dict[str, Any] = json.loads(options)
     found: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in read.items()}
-    ties, gone = bool(found.pop("ties", False)), tuple(found.pop("gone", ()))
+    ties, gone, letters = bool(found.pop("ties", False)), tuple(found.pop("gone", ())), found.pop("letters", False)
     try:
-        return UpsertRule(**found), ties, gone
+        return Options(UpsertRule(**found), ties, gone, bool(letters))
     except TypeError as error:
         raise ValueError(str(error)) from None
 
@@ -44,7 +62,7 @@ def rule_of(options: str) -> tuple[UpsertRule, bool, Sequence[str]]:
 def kept(
     table: DeltaTable,
     now: Callable[[], Meaning],
-    merging: Callable[[UpsertRule, Sequence[str]], Merging],
+    merging: Callable[[UpsertRule, Sequence[str], bool], Merging],
     columns: StructType,
     options: str,
     *,
@@ -53,7 +71,7 @@ def kept(
     """What the changes of a log with these columns and options mean.
 
     ``now``: what those of the file do, asked only for a log that has kept no options; ``merging``: the sink that merges
-    into ``table`` by a rule, and the columns that were gone when the log was started; ``sequenced``: whether the file
+    into ``table`` by the rule, ``gone`` and ``letters`` with which the log was started; ``sequenced``: whether the file
     orders changes by a sequence. Raises SchemaMismatch.
     """
     there = {name.lower() for name in table.schema.names}
@@ -76,13 +94,14 @@ def kept(
             return meaning
         options = meaning.options()
     try:
-        rule, ties, gone = rule_of(options)
+        then = read_options(options)
     except ValueError as error:
         raise SchemaMismatch(
             f"A newer release has started the change log of {table.label!r}, with options that this one doesn't know: "
             f"{error}.",
             hint="Run `lakelock fold` with that release.",
         ) from None
+    rule = then.rule
     if rule.sequenced != sequenced:
         ordered = "with a sequence_by" if rule.sequenced else "by Kafka's offset"
         back = "" if rule.sequenced else f"Give the table that order back: {back_to_offsets(table)}. Then "
@@ -92,8 +111,8 @@ def kept(
             hint=f"{back or 'Before the order is changed, '}run `lakelock fold` with the pipeline file as it was. If "
             "everything is folded, just run the pipeline: it starts the log again.",
         )
-    by = merging(rule, gone)
-    return Meaning(lambda: columns, lambda: options, net_of(columns.names, rule, ties=ties), by, rule.key)
+    by = merging(rule, tuple(then.gone), then.letters)
+    return Meaning(lambda: columns, lambda: options, net_of(columns.names, rule, ties=then.ties), by, rule.key)
 
 
 def _lower(columns: StructType) -> set[str]:

@@ -69,7 +69,9 @@ def upsert(
     # Of staged rows it is seen which columns they lack: a file of before may have made them.
     filled = partial(no_longer_filled, table, config.name, ())
     merging = _merging(config, sink, table, commits, rule, filled)
-    now = Meaning(lambda: every.schema, lambda: options_of(rule, ties=ties, gone=gone()), net, merging, sink.key)
+    letters = config.dead_letters is not None
+    options = partial(options_of, rule, ties=ties, letters=letters)
+    now = Meaning(lambda: every.schema, lambda: options(gone=gone()), net, merging, sink.key)
     reading = reading_of(config, sink, table, commits, lambda: now)
     own = _OwnColumns(table, commits, columns, sink, reading, _keeps_deletes(config, sink, rule))
 
@@ -108,9 +110,9 @@ def reading_of(
     mean. ``now``: what they mean by the file."""
 
     @cache
-    def merging_by(rule: UpsertRule, gone: tuple[str, ...]) -> DeltaUpsert:
+    def merging_by(rule: UpsertRule, gone: tuple[str, ...], letters: bool) -> DeltaUpsert:
         # The same one each time: its tombstones know when they were cleaned.
-        return _merging(config, sink, table, commits, rule, lambda: gone)
+        return _merging(config, sink, table, commits, rule, lambda: gone, letters=letters)
 
     log = ChangeLog(table, pipeline=config.name, topics=config.source.topics)
     then = partial(kept, table, now, merging_by, sequenced=sink.sequence_by is not None)
@@ -124,8 +126,11 @@ def _merging(
     commits: PipelineCommits,
     rule: UpsertRule,
     gone: Gone,
+    *,
+    letters: bool = False,
 ) -> DeltaUpsert:
-    keeps, retention = config.dead_letters is not None, sink.tombstone_retention
+    """``letters``: whether the rows may be of retried dead letters, whatever the file says by now."""
+    keeps, retention = letters or config.dead_letters is not None, sink.tombstone_retention
     return DeltaUpsert(table, commits, rule=rule, tombstone_retention=retention, keep_tombstones=keeps, gone=gone)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +12,16 @@ from connector.derive.upsert import reading_of
 from connector.engine.inferred import of_table
 from connector.engine.outputs import Table, commits_of, outputs
 from connector.source.records import no_records
+from connector.spark.row_settings import ALWAYS
+from connector.spark.session import wanted
 from sinks.delta.meaning import Meaning
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("lakelock")
 
 
 def read(spark: SparkSession, file: str | Path, value: str | None = None) -> DataFrame:
@@ -60,7 +66,32 @@ def _rows_sql(config: PipelineConfig, spark: SparkSession) -> str | None:
         log = reading_of(config, sink, table, commits_of(config, table), lambda: _now(config, spark))
     if table.detail() is None:
         return None
-    return table.fixed_sql() if log is None else log.live_sql()
+    if log is None:
+        return table.fixed_sql()
+    rows = log.live_sql()
+    if not rows.startswith("SELECT * FROM "):  # else all is folded, and nothing is computed
+        _warn_of_other_settings(config, table, spark)
+    return rows
+
+
+def _warn_of_other_settings(config: PipelineConfig, table: DeltaTable, spark: SparkSession) -> None:
+    """Say so if this session may compute what Delta fills otherwise than a fold will, by a run's settings."""
+    detail = table.detail()
+    filled = [*detail.generated, *detail.defaults] if detail is not None else []
+    by_runs = {name: wanted(name, config.spark_options) for name in ALWAYS}
+    other = {
+        name: value
+        for name, value in by_runs.items()
+        if value is not None and str(spark.conf.get(name)).lower() != value.lower()
+    }
+    if filled and other:
+        logger.warning(
+            "%s: rows that aren't folded yet may show other values in %s than the fold will store, as this session has "
+            "other settings than the runs. Before the read: %s",
+            table.label,
+            ", ".join(filled),
+            "; ".join(f"spark.conf.set({json.dumps(name)}, {json.dumps(value)})" for name, value in other.items()),
+        )
 
 
 def _output(config: PipelineConfig, spark: SparkSession) -> Table:

@@ -64,8 +64,7 @@ def read_arrow(
     if table is None:
         raise ConfigurationError(f"There is no table {sink.place!r} yet.", hint="`lakelock run FILE` makes it.")
     if log is not None and not folded:
-        if config.merged_on_read is not None:
-            _refuse_other_name(config.name, sink.place, table, log)
+        _refuse_other_name(config.name, sink.place, table, log)  # whatever the file says of `merge`
         _refuse_if_behind(config.name, sink.place, table, log)
     chosen = ", ".join(map(_quoted, columns)) if columns else "*"
     return pa.table(QueryBuilder().register("t", table).execute(f"SELECT {chosen} FROM t").read_all())

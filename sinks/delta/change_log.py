@@ -20,7 +20,7 @@ from sinks.delta.fence import options
 from sinks.delta.proof import proven
 from sinks.delta.table import CHANGING, DeltaTable
 from sinks.spark.schema_changes import differences
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,17 +126,40 @@ class ChangeLog:
         return proven(commits, epoch, partial(writer.save, table.path))
 
     def rows_sql(
-        self, after: int, until: int | None = None, *, version: int | None = None, names: Sequence[str] | None = None
+        self,
+        after: int,
+        until: int | None = None,
+        *,
+        version: int | None = None,
+        names: Sequence[str] | None = None,
+        first: int | None = None,
     ) -> str:
         """SQL, as in FROM, of the changes of epochs > ``after`` and <= ``until`` (None: no limit).
 
         ``version``: version of the log to read; None: the newest when the query runs. ``names``: of the changes'
-        columns at this version, where they are known; None: they are asked for.
+        columns at this version, where they are known; None: they are asked for. ``first``: the query fails if the log
+        has an epoch below, as this log never will.
         """
         bound = f" AND {EPOCH} <= {until}" if until is not None else ""
+        which = f"{EPOCH} > {after}{bound}"
+        if first is not None:
+            anew = literal(
+                f"The table {self._of.label} was made anew or set back since this view was made: its change log has an "
+                f"epoch below {first}. Make the view again: lakelock view FILE --name VIEW --create."
+            )
+            which = f"CASE WHEN {EPOCH} < {first} THEN CAST(raise_error({anew}) AS BOOLEAN) ELSE {which} END"
         at = f" VERSION AS OF {version}" if version is not None else ""
         changes = ", ".join(map(identifier, self.started_with(version)[0].names if names is None else names))
-        return f"(SELECT {changes} FROM {self.table.sql}{at} WHERE {EPOCH} > {after}{bound})"
+        return f"(SELECT {changes} FROM {self.table.sql}{at} WHERE {which})"
+
+    def first_epoch(self, folded: int) -> int:
+        """A number below which this log will have no epoch. ``folded``: one that the table has.
+
+        The log of a table that was made anew begins with such numbers, as a table counts its epochs from 1. A view of
+        the former table would leave them out, because its text says what is folded.
+        """
+        ((lowest,),) = self.table.spark.sql(f"SELECT min({EPOCH}) FROM {self.table.sql}").collect()
+        return folded + 1 if lowest is None else min(folded + 1, int(lowest))
 
     def started_with(self, version: int | None = None) -> tuple[StructType, str]:
         """The columns and the options of the changes. Options are empty if an older release has started the log.

@@ -336,12 +336,12 @@ class MergeOnRead:
         changes = self._log.rows_sql(table.epoch)
         then = self._then()
         then.table.make_ready_for_views(f"({then.reduce.sql(changes)})")
-        return self._view_sql(name, table.epoch)
+        return self._view_sql(name, table.epoch, self._log.first_epoch(table.epoch))
 
-    def _view_sql(self, name: str, folded: int) -> str:
-        """``folded``: number of an epoch that the table has. The view is faster the higher it is."""
+    def _view_sql(self, name: str, folded: int, first: int | None = None) -> str:
+        """``folded``: an epoch that the table has; the view is faster the higher it is. ``first``: see ``rows_sql``."""
         then = self._then()
-        changes = then.table.not_merged_sql(self._log.rows_sql(folded))
+        changes = then.table.not_merged_sql(self._log.rows_sql(folded, first=first))
         return f"CREATE OR REPLACE VIEW {name} AS\n{_merged_sql(then, changes, None)}"
 
     def publish_view(self) -> None:

@@ -220,6 +220,8 @@ class Merges:
         columns, stored, there = rows.columns, None, self._table.schema
         if alike := as_in(there, rows.schema, _OWN, grows=False):
             net = parentheses(f"SELECT {listed(_selected(columns, alike))} FROM {net}")
+            # Those of the changes have the types of the net changes', and are compared with the table's, too.
+            keys = parentheses(f"SELECT {listed(_selected(self._rule.key, alike))} FROM {keys}")
         if self.tombstones is not None and DELETED_BY in columns:
             stored = self.tombstones.passed_sql(at.offsets if at else None)
         source = parentheses(source_sql(self._rule, net, columns, stored, None))

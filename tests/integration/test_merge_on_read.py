@@ -393,6 +393,33 @@ def test_a_letter_that_comes_late_does_not_bring_a_deleted_row_back(lake: Lake, 
 
 
 @pytest.mark.breadth
+def test_a_retried_letter_brings_no_deleted_row_back_where_the_file_has_no_letters_any_more(
+    lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}
+    narrow, wide = ({**ON_READ, **letters, "require": rule} for rule in ("n < 10", "n < 100"))
+    topic.send_rows([("a", 1), ("b", 20)], partition=0)
+    lake.pipeline("upsert", **narrow).run()
+    topic.send(("b", {"k": "b", "n": 2}), ("b", None), partition=0)
+    lake.pipeline("upsert", **narrow).run()
+    lake.pipeline("upsert", **narrow).fold()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("connector.engine.fold.Folding.into_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            lake.pipeline("upsert", **wide).retry_dead_letters()
+    without = {**ON_READ, "require": "n < 100"}
+    assert current(lake, **without) == [("a", 1)]
+    topic.send_rows([("c", 3)], partition=0)
+    lake.pipeline("upsert", **without).run()
+    lake.pipeline("upsert", **without).fold()
+    assert lake.rows("upsert") == [("a", 1), ("c", 3)]
+
+
+@pytest.mark.breadth
 def test_letters_are_closed_once_the_table_itself_has_their_rows(lake: Lake, topic: Topic) -> None:
     """The log of a table may cease to count, and then its epochs are read again from Kafka: letters aren't."""
     letters = {"on_bad_record": "dead_letter", "dead_letters": {"path": str(lake.folder / "letters")}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -214,6 +215,50 @@ def test_a_table_that_is_merged_on_write_from_now_on_leaves_the_view_right(
     topic.send(("b", None), partition=0)
     lake.pipeline("upsert").run()
     assert rows(lake, f"SELECT k, n FROM {name}") == lake.rows("upsert") == [("a", 2)]
+
+
+@breadth
+@pytest.mark.parametrize("kind", ["upsert", "aggregate"])
+def test_a_view_that_is_made_again_shows_what_a_person_has_deleted(lake: Lake, topic: Topic, kind: str) -> None:
+    name = topic.name.replace("-", "_")
+    file = lake.file(kind, sink=SINKS[kind])
+    for number in range(3):
+        topic.send_rows([("a", number), ("b", number)], partition=0)
+        lake.pipeline(kind, sink=SINKS[kind]).run()
+        view(file, "--name", name, "--create")
+    lake.pipeline(kind, sink=SINKS[kind]).fold()
+    lake.sql("DELETE FROM {t} WHERE k = 'a'", kind)
+    view(file, "--name", name, "--create")
+    assert lake.spark is not None
+    read(lake.spark, file).createOrReplaceTempView("expected")
+    assert [row[0] for row in rows(lake, f"SELECT * FROM {name}")] == ["b"]
+    assert rows(lake, f"SELECT * FROM {name}") == rows(lake, "SELECT * FROM expected")
+
+
+@breadth
+@pytest.mark.parametrize("kind", ["upsert", "aggregate"])
+def test_a_view_fails_once_its_table_was_made_anew(lake: Lake, topic: Topic, kind: str) -> None:
+    name = topic.name.replace("-", "_")
+    file = lake.file(kind, sink=SINKS[kind])
+
+    def run(*values: int) -> None:
+        for value in values:
+            topic.send_rows([("a", value), (f"b{value}", value)], partition=0)
+            lake.pipeline(kind, sink=SINKS[kind]).run()
+
+    run(1, 2, 3)
+    lake.pipeline(kind, sink=SINKS[kind]).fold()
+    assert lake.spark is not None
+    ChangeLog(DeltaTable(lake.spark, path=str(lake.path(kind))), pipeline="p", topics=[topic.name]).clean_up(3)
+    view(file, "--name", name, "--create")
+    run(4)
+    assert len(rows(lake, f"SELECT * FROM {name}")) == 5
+    shutil.rmtree(lake.path(kind))
+    run(5, 6)
+    with pytest.raises(Exception, match="was made anew or set back since this view was made"):
+        rows(lake, f"SELECT * FROM {name}")
+    view(file, "--name", name, "--create")
+    assert len(rows(lake, f"SELECT * FROM {name}")) == 7
 
 
 @pytest.mark.breadth

@@ -67,13 +67,15 @@ def test_rows_that_are_behind_are_refused_and_the_hint_names_a_restored_table(tm
     assert read_arrow(file(tmp_path), folded=True).num_rows == 1
 
 
-def test_a_file_with_another_name_gives_no_rows_that_are_behind(tmp_path: Path) -> None:
-    """The log's epochs are those of the name that wrote it."""
+@pytest.mark.parametrize("merge", ["on_read", "on_write"])
+def test_a_file_with_another_name_gives_no_rows_that_are_behind(tmp_path: Path, merge: str) -> None:
+    """The log's epochs are those of the name that wrote it. Who writes a file to read by may leave `merge` out."""
+    more: dict[str, Any] = {"merge": merge, "name": "other"} | ({"fold": None} if merge == "on_write" else {})
     commit(tmp_path / "orders", 8)
     commit(tmp_path / "orders" / "_lakelock" / "changes", 8)
-    assert read_arrow(file(tmp_path, name="other")).num_rows == 1, "nothing waits for a fold"
+    assert read_arrow(file(tmp_path, **more)).num_rows == 1, "nothing waits for a fold"
     commit(tmp_path / "orders" / "_lakelock" / "changes", 9)
     with pytest.raises(NotFolded, match=r"of pipeline 'orders'.* The file's name is 'other'") as caught:
-        read_arrow(file(tmp_path, name="other"))
+        read_arrow(file(tmp_path, **more))
     assert '`name: "orders"`' in caught.value.hint
-    assert read_arrow(file(tmp_path, name="other"), folded=True).num_rows == 1
+    assert read_arrow(file(tmp_path, **more), folded=True).num_rows == 1
