@@ -25,7 +25,7 @@ from connector.spark.tuning import TUNING
 from sinks.errors import ConfigurationError
 from sinks.s3.at_start import ONLY_AT_START
 from sinks.s3.hadoop import LOG_STORES
-from sinks.spark.settings import AS_WRITTEN, lossless
+from sinks.spark.settings import AS_WRITTEN, lossless, put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,8 @@ SAFE = {
     _PLANS: _IN_PLANS,
 }
 """Settings for wherever Spark runs."""
-_NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_NEVER_COPIED = ("spark.databricks.delta.write.txn", _METADATA)
 
 
 @contextmanager
@@ -179,6 +180,8 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
         with suppress(PySparkException):  # a serverless cluster refuses the setting
             theirs = clone.conf.get(_PLANS, "")
             clone.conf.set(_PLANS, f"{theirs}|{_IN_PLANS}" if theirs else _IN_PLANS)
+        with suppress(PySparkException):  # as above
+            clone.conf.unset(_METADATA)
         _take_as_written(clone)
         try:
             yield clone
@@ -218,12 +221,10 @@ def _take_as_written(spark: SparkSession) -> None:
     ``spark:``."""
     from pyspark.errors import PySparkException
 
-    with suppress(PySparkException):  # a serverless cluster refuses the setting; literals don't need it there
-        for name, value in AS_WRITTEN.items():
-            spark.conf.set(name, value)
-    with suppress(PySparkException):  # nor can anybody turn the others on there
-        for name, value in lossless(spark).items():
-            spark.conf.set(name, value)
+    for name, value in {**AS_WRITTEN, **lossless(spark)}.items():
+        # A serverless cluster refuses some, which nobody can turn on there either. Literals don't need the former.
+        with suppress(PySparkException):
+            put(spark, name, value)
 
 
 def refuse_lossy(given: SparkSession) -> None:
@@ -233,9 +234,15 @@ def refuse_lossy(given: SparkSession) -> None:
         raise ConfigurationError(
             f"The session has {name} = {given.conf.get(name)}: Spark would lose rows, parts of values, or newer "
             "commits, and say nothing.",
-            hint=f"Set it before: spark.conf.set({name!r}, {instead!r}). Or give the pipeline no session: Lakelock "
+            hint=f"{_as_call(name, instead)}. Or give the pipeline no session: Lakelock "
             "then works in one of its own beside yours.",
         )
+
+
+def _as_call(name: str, instead: str | None) -> str:
+    if instead is None:
+        return f"Unset it before: spark.conf.unset({name!r})"
+    return f"Set it before: spark.conf.set({name!r}, {instead!r})"
 
 
 @contextmanager

@@ -8,13 +8,33 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from connector.spark.session import refuse_lossy
+from connector.spark import session as sessions
+from connector.spark.session import isolated, refuse_lossy
+from connector.streaming.foreach_batch import _Batches
 from sinks.errors import ConfigurationError
-from sinks.spark.settings import lossless
+from sinks.spark.settings import lossless, with_settings
 
 MISSING, CORRUPT = "spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"
 TIMES = "spark.sql.parquet.outputTimestampType"
 STALE = "spark.databricks.delta.stalenessLimit"
+APP, NUMBER = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+class Settings(dict[str, str]):
+    """A session's ``conf`` that can be changed, except for the settings that the platform refuses."""
+
+    def __init__(self, *, refused: tuple[str, ...] = (), **settings: str) -> None:
+        super().__init__(settings)
+        self.refused = refused
+
+    def set(self, name: str, value: str) -> None:
+        if name in self.refused:
+            raise PySparkException(f"CONFIG_NOT_AVAILABLE: {name}")
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
 
 
 def session(**settings: str) -> Any:
@@ -67,3 +87,54 @@ def test_a_platform_that_does_not_tell_a_setting_stops_nothing() -> None:
     serverless: Any = SimpleNamespace(conf=SimpleNamespace(get=get))
     assert lossless(serverless) == {}
     refuse_lossy(serverless)
+
+
+def test_statements_are_never_skipped_as_those_of_a_transaction_of_the_users() -> None:
+    """With its number in the session, Delta skips the second statement on a table without a word: letters, and notes
+    of deletes."""
+    numbered: Any = SimpleNamespace(conf=Settings(**{APP: "job", NUMBER: "7", METADATA: "theirs"}))
+    assert lossless(numbered) == {APP: None, NUMBER: None}
+    with pytest.raises(ConfigurationError, match=f"The session has {APP} = job") as caught:
+        refuse_lossy(numbered)
+    assert f"spark.conf.unset({APP!r})" in (caught.value.hint or "")
+
+
+def test_a_clone_of_a_session_of_spark_connect_has_nothing_of_the_users_own_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = {APP: "job", NUMBER: "7", METADATA: "theirs", MISSING: "true"}
+    monkeypatch.setattr(sessions, "is_connect", lambda _: True)
+    for refused in ((), ("spark.sql.variable.substitute",)):
+        own: Any = SimpleNamespace(
+            conf=Settings(refused=refused, **theirs),
+            client=SimpleNamespace(release_session=lambda: None, close=lambda: None),
+        )
+        active: Any = SimpleNamespace(conf=Settings(**theirs), cloneSession=lambda own=own: own)
+        with isolated(active) as clone:
+            left = dict(clone.conf)
+        assert not left.keys() & {APP, NUMBER, METADATA}
+        assert left[MISSING] == "false"  # also where the platform refuses another one
+        assert active.conf == theirs
+
+
+def test_a_batch_function_s_own_transaction_is_put_aside_while_lakelock_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = {APP: "job", NUMBER: "7", METADATA: "theirs"}
+    conf = Settings(**theirs)
+    seen: list[dict[str, str]] = []
+    query = SimpleNamespace(commit=lambda *_: seen.append(dict(conf)))
+    monkeypatch.setattr(_Batches, "_of", lambda *_: query)
+    config: Any = SimpleNamespace(notify=None, name="p")
+    rows: Any = SimpleNamespace(sparkSession=SimpleNamespace(conf=conf))
+    _Batches(config, "", ())(rows, 7)
+    assert [each.get(APP) or each.get(NUMBER) for each in seen] == [None]
+    assert {name: conf.get(name) for name in theirs} == theirs
+
+
+def test_settings_are_as_they_were_after_the_block() -> None:
+    conf = Settings(a="1", b="2")
+    spark: Any = SimpleNamespace(conf=conf)
+    with with_settings(spark, {"a": None, "b": "3", "c": "4"}):
+        assert conf == {"b": "3", "c": "4"}
+    assert conf == {"a": "1", "b": "2"}
