@@ -55,7 +55,7 @@ from sinks.errors import ConfigurationError
 from sinks.offsets import OffsetRange
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.files import folder_made
-from sinks.spark.settings import told, with_settings
+from sinks.spark.settings import as_written, told, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -348,6 +348,8 @@ def assembled(
                 stage("starting Spark")
                 own = shared_session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
                 spark = stack.enter_context(own)
+            else:
+                stack.enter_context(as_written(spark))
             refuse_lossy(spark)
             refuse_misnamed_topic(config, spark, source)
             config = with_schema(config, spark, source, held)

@@ -217,8 +217,8 @@ def another(started: SparkSession, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _take_as_written(spark: SparkSession) -> None:
-    """Turn off variable substitution, and what loses rows or parts of values, whatever the pipeline file says under
-    ``spark:``."""
+    """Turn off what takes values or statements otherwise than they are written, and what loses rows or parts of values,
+    whatever the pipeline file says under ``spark:``."""
     from pyspark.errors import PySparkException
 
     for name, value in {**AS_WRITTEN, **lossless(spark)}.items():
@@ -228,7 +228,7 @@ def _take_as_written(spark: SparkSession) -> None:
 
 
 def refuse_lossy(given: SparkSession) -> None:
-    """Raises ConfigurationError if a session loses rows, parts of values or newer commits. Lakelock's own don't; the
+    """Raises ConfigurationError if a session loses rows, parts of values or newer commits. Lakelock's own don't; these
     settings of one that the caller has given are the caller's, so nobody else changes them."""
     for name, instead in lossless(given).items():
         raise ConfigurationError(

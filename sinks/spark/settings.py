@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-AS_WRITTEN = {"spark.sql.variable.substitute": "false"}
-"""Without it, Spark expands ``${env:NAME}`` and the like in every statement and expression, even in quoted names, and
-such a name can't be escaped in any other way."""
+AS_WRITTEN = {
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+}
+"""Without the first, Spark expands ``${env:NAME}`` and the like in every statement and expression, even in quoted
+names, and such a name can't be escaped in any other way. Without the others, which are Spark 4's defaults, it refuses
+dates before 1582 and times before 1900 (Spark 3.5's default), or stores them shifted, for which only Spark makes up."""
 _LOSSY: Mapping[str, tuple[Callable[[str], object], str | None]] = {
     "spark.sql.files.ignoreMissingFiles": ("true".__eq__, "false"),
     "spark.sql.files.ignoreCorruptFiles": ("true".__eq__, "false"),
@@ -43,6 +48,19 @@ def told(spark: SparkSession, name: str) -> str | None:
     with suppress(PySparkException):
         return spark.conf.get(name, None)
     return None
+
+
+@contextmanager
+def as_written(spark: SparkSession) -> Iterator[None]:
+    """Apply ``AS_WRITTEN`` within the block, in a session of the user's. What the platform refuses stays as it is."""
+    from pyspark.errors import PySparkException
+
+    with ExitStack() as applied:
+        for name, value in AS_WRITTEN.items():
+            if told(spark, name) != value:
+                with suppress(PySparkException):
+                    applied.enter_context(with_settings(spark, {name: value}))
+        yield
 
 
 @contextmanager

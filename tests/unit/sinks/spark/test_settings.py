@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+from connector.config import parse
+from connector.operations.session import given_or_new
 from connector.spark import session as sessions
 from connector.spark.session import isolated, refuse_lossy
 from connector.streaming.foreach_batch import _Batches
 from sinks.errors import ConfigurationError
-from sinks.spark.settings import lossless, with_settings
+from sinks.spark.settings import AS_WRITTEN, as_written, lossless, with_settings
 
 MISSING, CORRUPT = "spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"
 TIMES = "spark.sql.parquet.outputTimestampType"
 STALE = "spark.databricks.delta.stalenessLimit"
 APP, NUMBER = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+SUBSTITUTE = "spark.sql.variable.substitute"
+REBASE = "spark.sql.parquet.datetimeRebaseModeInWrite"
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -104,7 +108,7 @@ def test_a_clone_of_a_session_of_spark_connect_has_nothing_of_the_users_own_comm
 ) -> None:
     theirs = {APP: "job", NUMBER: "7", METADATA: "theirs", MISSING: "true"}
     monkeypatch.setattr(sessions, "is_connect", lambda _: True)
-    for refused in ((), ("spark.sql.variable.substitute",)):
+    for refused in ((), (SUBSTITUTE,)):
         own: Any = SimpleNamespace(
             conf=Settings(refused=refused, **theirs),
             client=SimpleNamespace(release_session=lambda: None, close=lambda: None),
@@ -138,3 +142,33 @@ def test_settings_are_as_they_were_after_the_block() -> None:
     with with_settings(spark, {"a": None, "b": "3", "c": "4"}):
         assert conf == {"b": "3", "c": "4"}
     assert conf == {"a": "1", "b": "2"}
+
+
+def test_dates_and_statements_are_taken_as_they_are_written_in_a_session_that_is_given() -> None:
+    """Also in one with Spark 3.5's modes, which refuse old dates or shift them."""
+    for theirs in ({}, {SUBSTITUTE: "true", REBASE: "LEGACY"}, {**AS_WRITTEN}):
+        conf = Settings(**theirs)
+        given: Any = SimpleNamespace(conf=conf)
+        config = parse(
+            {
+                "name": "p",
+                "source": {"kafka": {"bootstrap.servers": "b:9092"}, "topics": ["t"]},
+                "value": {"format": "json", "schema": "k STRING"},
+                "sinks": [{"type": "delta_append", "path": "/t"}],
+            }
+        )
+        with given_or_new(given, config, "p") as spark:
+            assert spark is given
+            assert conf == {
+                SUBSTITUTE: "false", REBASE: "CORRECTED", "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+            }  # fmt: skip
+        assert conf == theirs
+
+
+def test_a_platform_that_refuses_one_of_them_keeps_its_own_and_takes_the_others() -> None:
+    conf = Settings(refused=(SUBSTITUTE,), **{REBASE: "EXCEPTION"})
+    serverless: Any = SimpleNamespace(conf=conf)
+    with as_written(serverless):
+        assert SUBSTITUTE not in conf
+        assert conf[REBASE] == "CORRECTED"
+    assert conf == {REBASE: "EXCEPTION"}
