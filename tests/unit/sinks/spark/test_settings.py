@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from connector.config import parse
+from connector.engine.assembly import Assembly
 from connector.operations.session import given_or_new
 from connector.spark import session as sessions
 from connector.spark.session import isolated, refuse_lossy
@@ -172,3 +173,31 @@ def test_a_platform_that_refuses_one_of_them_keeps_its_own_and_takes_the_others(
         assert SUBSTITUTE not in conf
         assert conf[REBASE] == "CORRECTED"
     assert conf == {REBASE: "EXCEPTION"}
+
+
+@pytest.mark.parametrize(("made", "kind", "refused"), [
+    ([], "timestamp_ntz", True), ([False, False], "TIMESTAMP_NTZ", True), ([False], "TIMESTAMP_LTZ", False),
+    ([False], None, False), ([True, False], "TIMESTAMP_NTZ", False),
+])  # fmt: skip
+def test_no_first_table_is_made_where_timestamp_means_another_type(
+    monkeypatch: pytest.MonkeyPatch, made: list[bool], kind: str | None, refused: bool
+) -> None:
+    """Tables that were made there go on, and so does the new sink or route beside them."""
+
+    class Went(Exception):
+        pass
+
+    class Checked:
+        @property
+        def declared(self) -> bool:
+            raise Went
+
+    monkeypatch.setattr(Assembly, "refuse_unfit_select", lambda _: None)
+    run = Assembly.__new__(Assembly)
+    conf = Settings(**({"spark.sql.timestampType": kind} if kind else {}))
+    outputs = [SimpleNamespace(exists=there) for there in made]
+    run.__dict__.update(spark=SimpleNamespace(conf=conf), outputs=outputs, field_check=Checked())
+    with pytest.raises(ConfigurationError if refused else Went, match="timestampType" if refused else "") as caught:
+        run._make_ready()
+    if isinstance(caught.value, ConfigurationError):
+        assert "TIMESTAMP_LTZ" in (caught.value.hint or "")
