@@ -15,6 +15,7 @@ from connector.spark import session as sessions
 from connector.spark.session import isolated, refuse_lossy
 from connector.streaming.foreach_batch import _Batches
 from sinks.errors import ConfigurationError
+from sinks.spark.cached import merging
 from sinks.spark.settings import AS_WRITTEN, as_written, lossless, with_settings
 
 MISSING, CORRUPT = "spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"
@@ -201,3 +202,11 @@ def test_no_first_table_is_made_where_timestamp_means_another_type(
         run._make_ready()
     if isinstance(caught.value, ConfigurationError):
         assert "TIMESTAMP_LTZ" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("setting", ["none", "NONE", "None"])
+def test_the_source_of_a_merge_is_put_aside_however_the_session_spells_that_it_is_not(setting: str) -> None:
+    conf = Settings(**{"spark.databricks.delta.merge.materializeSource": setting})
+    spark: Any = SimpleNamespace(conf=conf)
+    merging(spark, staged=False)
+    assert set(conf.values()) == {"auto"}
