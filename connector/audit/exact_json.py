@@ -189,8 +189,11 @@ def _time(kind: DataType, text: str) -> str:
 
 def columns_of(kind: StructType, text: str, *, permissive: bool = False) -> str:
     """SQL of a STRUCT of what Spark reads of a JSON text. Null fields for a text that is no JSON."""
-    schema = sql_type(read_as(kind, permissive=permissive))
-    options = ", ".join(f"'{name}', '{is_on}'" for name, is_on in (LENIENT if permissive else STRICT).items())
+    schema, bad = sql_type(read_as(kind, permissive=permissive)), "malformed"
+    while bad in kind.names:  # as the session may name it, Spark would leave a column of that name empty
+        bad += "_"
+    rules = {**(LENIENT if permissive else STRICT), "columnNameOfCorruptRecord": bad}
+    options = ", ".join(f"'{name}', {literal(is_on)}" for name, is_on in rules.items())
     return f"from_json({marked(text, permissive=permissive)}, {literal(schema)}, map({options}))"
 
 

@@ -67,7 +67,7 @@ class _Look:
         as_typed = StructType([StructField(name, how.parsed_as) for name, how in of.items()])
         options = {**self._options, "columnNameOfCorruptRecord": _MALFORMED}
         self.frame = self.frame.withColumn(texts, F.from_json(F.expr(text), as_text, options)).withColumn(
-            typed, F.from_json(F.expr(text), as_typed, self._options)
+            typed, F.from_json(F.expr(text), as_typed, options)
         )
         self.malformed = self.malformed or f"{texts}.{_MALFORMED} IS NOT NULL"
         whens = []

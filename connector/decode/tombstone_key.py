@@ -94,7 +94,12 @@ def _from_json(text: str, kind: DataType) -> str:
     from pyspark.sql.types import StructType
 
     assert isinstance(kind, StructType)
-    return f"from_json({text}, {literal(ddl(kind))}, map('allowNonNumericNumbers', 'false'))"
+    malformed = "malformed"
+    while malformed in kind.names:
+        malformed += "_"
+    # Otherwise Spark keeps a column with the name that the session has for malformed text for that, and it is null.
+    options = f"'allowNonNumericNumbers', 'false', 'columnNameOfCorruptRecord', {literal(malformed)}"
+    return f"from_json({text}, {literal(ddl(kind))}, map({options}))"
 
 
 def of_tombstone(

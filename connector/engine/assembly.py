@@ -47,7 +47,7 @@ from connector.source.records import no_records
 from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
 from connector.spark.in_use import shared_session
-from connector.spark.row_settings import ALWAYS, row_settings
+from connector.spark.row_settings import ALWAYS, refuse_without_zone, row_settings
 from connector.spark.session import isolated, loading_pyspark, refuse_lossy
 from connector.spark.tuning import TUNING, for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
@@ -55,7 +55,7 @@ from sinks.errors import ConfigurationError
 from sinks.offsets import OffsetRange
 from sinks.s3.hadoop import require_conditional_writes
 from sinks.spark.files import folder_made
-from sinks.spark.settings import told, with_settings
+from sinks.spark.settings import as_written, told, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,6 +117,8 @@ class Assembly:
 
     def _make_ready(self) -> None:
         self.refuse_unfit_select()
+        if not any(output.exists for output in self.outputs):  # those that are there go on as they were made
+            refuse_without_zone(self.spark)
         if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()
         if self.log is not None:
@@ -335,7 +337,8 @@ def assembled(
 
     Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
     """
-    source = KafkaSource(config.source, with_deletes=_keyed(config), looks=looks)
+    keyed = any(isinstance(sink, KeyedSink) for sink in sinks_of(config))
+    source = KafkaSource(config.source, with_deletes=keyed, looks=looks)
     group = ConsumerGroup(config)
     run = str(uuid.uuid4())
     try:
@@ -348,6 +351,8 @@ def assembled(
                 stage("starting Spark")
                 own = shared_session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
                 spark = stack.enter_context(own)
+            else:
+                stack.enter_context(as_written(spark))
             refuse_lossy(spark)
             refuse_misnamed_topic(config, spark, source)
             config = with_schema(config, spark, source, held)
@@ -376,10 +381,6 @@ def assembled(
     finally:
         group.close()
         source.close()
-
-
-def _keyed(config: PipelineConfig) -> bool:
-    return any(isinstance(sink, KeyedSink) for sink in sinks_of(config))
 
 
 @contextmanager

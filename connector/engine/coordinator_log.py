@@ -7,6 +7,7 @@ Several pipelines may share one table. ``Log.append`` explains how the entries f
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +22,7 @@ from sinks.delta.commit import PipelineCommits
 from sinks.delta.conflicts import done_or_left
 from sinks.delta.early_state import compute_state
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.table import DeltaTable
+from sinks.delta.table import CHANGING, DeltaTable
 from sinks.errors import CommitUnknown, Fenced, UnsupportedFormat
 from sinks.offsets import OffsetRange, Offsets
 from sinks.spark.sql import literal
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import Row as SparkRow
     from pyspark.sql.types import StructType
+
+log = logging.getLogger("lakelock.coordinator")
 
 FORMAT = 3
 """3: a decision to rewind. 2: an epoch of a route. Other entries are written as 1: earlier versions read them."""
@@ -107,7 +110,7 @@ class Log:
         """Create the table unless it is there, and check its columns. Raises NotADeltaTable, SchemaMismatch."""
         columns = _schema()
         if not self.exists():
-            self._table.create(columns)
+            self._table.create(columns, CHANGING)
         detail = self._table.detail()
         if detail is not None:
             self._table.check(detail, columns)
@@ -184,7 +187,8 @@ class Log:
     def forget(self, before: datetime, *, rehearse: bool) -> int:
         """Remove the entries that were appended before a time; returns their number.
 
-        With ``rehearse`` only count them. Returns 0 if others' commits came first again and again, so that they stay.
+        With ``rehearse`` only count them. Returns 0 if others' commits came first again and again, so that they stay,
+        or if the log is append-only, as an earlier version made it in a session with that default.
 
         The last two epochs always stay, as they say where all sinks stand. A run may be at work meanwhile: an append
         doesn't conflict with a removal of other rows.
@@ -199,6 +203,15 @@ class Log:
         counted = self._table.spark.sql(f"SELECT count(*) {old}").first()
         assert counted is not None
         if counted[0] and not rehearse:
+            detail = self._table.detail()
+            if detail is not None and detail.append_only:
+                log.warning(
+                    "The old entries of the coordinator log %r stay, as it has delta.appendOnly. To have them removed: "
+                    "ALTER TABLE %s SET TBLPROPERTIES ('delta.appendOnly' = 'false')",
+                    self._table.label,
+                    self._table.sql,
+                )
+                return 0
             entries = f"old entries of the coordinator log {self._table.label!r}"
             if not done_or_left(lambda: self._table.spark.sql(f"DELETE {old}").collect(), entries):
                 return 0

@@ -241,6 +241,8 @@ def _objects(
 def _reader(spark: SparkSession, sink: S3ObjectsSink) -> DataFrameReader:
     """A reader of its own for each use: an option of it stays for all that it reads later."""
     reader = spark.read.option("basePath", sink.place.replace("s3://", "s3a://", 1))
+    # Arrow has written the objects, with dates as they are. Spark 3.5 and some sites take old ones for shifted.
+    reader = reader.option("datetimeRebaseMode", "CORRECTED").option("int96RebaseMode", "CORRECTED")
     settings = {"endpoint": sink.endpoint, "endpoint.region": sink.region}
     for name, value in {**settings, "path.style.access": "true" if sink.path_style else None}.items():
         if value is not None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sinks.spark.settings import AS_WRITTEN
+from sinks.errors import ConfigurationError
+from sinks.spark.settings import AS_WRITTEN, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +22,21 @@ OF_ROWS = (
     "spark.sql.function.", "spark.sql.icu.",
 )  # fmt: skip
 """What the names of settings begin with that may change what is stored, and not only how fast, or where."""
+_TIMESTAMPS = "spark.sql.timestampType"
 ALWAYS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 """Those that every session of a run sets."""
+
+
+def refuse_without_zone(spark: SparkSession) -> None:
+    """Raises ConfigurationError if TIMESTAMP means another type in this session: the text of an instant would be no
+    value of it, and each record a bad one."""
+    if (told(spark, _TIMESTAMPS) or "").strip().upper() == "TIMESTAMP_NTZ":
+        raise ConfigurationError(
+            f"The session has {_TIMESTAMPS} = TIMESTAMP_NTZ: in a new table each TIMESTAMP of the pipeline file, and "
+            "_timestamp, would be without a time zone.",
+            hint=f"Set {_TIMESTAMPS} to TIMESTAMP_LTZ, under `spark:` in the file or, in a session of yours, with "
+            "spark.conf.set. Write TIMESTAMP_NTZ in the schema for columns that have no time zone.",
+        )
 
 
 def row_settings(spark: SparkSession) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from connector.spark.tuning import TUNING
 from sinks.errors import ConfigurationError
 from sinks.s3.at_start import ONLY_AT_START
 from sinks.s3.hadoop import LOG_STORES
-from sinks.spark.settings import AS_WRITTEN, lossless
+from sinks.spark.settings import AS_WRITTEN, lossless, put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,8 @@ _CODE = {
     # Spark compiles again what it has forgotten. It keeps 100 classes, and an epoch of two tables needs more.
     "spark.sql.codegen.cache.maxEntries": "1000",
 }
-_NEVER_COPIED = ("spark.databricks.delta.write.txn", "spark.databricks.delta.commitInfo.userMetadata")
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_NEVER_COPIED = ("spark.databricks.delta.write.txn", _METADATA)
 
 
 @contextmanager
@@ -183,6 +184,8 @@ def isolated(active: SparkSession) -> Iterator[SparkSession]:
         with suppress(PySparkException):  # a serverless cluster refuses the setting
             theirs = clone.conf.get(_PLANS, "")
             clone.conf.set(_PLANS, f"{theirs}|{_IN_PLANS}" if theirs else _IN_PLANS)
+        with suppress(PySparkException):  # as above
+            clone.conf.unset(_METADATA)
         _take_as_written(clone)
         try:
             yield clone
@@ -218,28 +221,32 @@ def another(started: SparkSession, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _take_as_written(spark: SparkSession) -> None:
-    """Turn off variable substitution, and what loses rows or parts of values, whatever the pipeline file says under
-    ``spark:``."""
+    """Turn off what takes values or statements otherwise than they are written, and what loses rows or parts of values,
+    whatever the pipeline file says under ``spark:``."""
     from pyspark.errors import PySparkException
 
-    with suppress(PySparkException):  # a serverless cluster refuses the setting; literals don't need it there
-        for name, value in AS_WRITTEN.items():
-            spark.conf.set(name, value)
-    with suppress(PySparkException):  # nor can anybody turn the others on there
-        for name, value in lossless(spark).items():
-            spark.conf.set(name, value)
+    for name, value in {**AS_WRITTEN, **lossless(spark)}.items():
+        # A serverless cluster refuses some, which nobody can turn on there either. Literals don't need the former.
+        with suppress(PySparkException):
+            put(spark, name, value)
 
 
 def refuse_lossy(given: SparkSession) -> None:
-    """Raises ConfigurationError if a session loses rows, parts of values or newer commits. Lakelock's own don't; the
+    """Raises ConfigurationError if a session loses rows, parts of values or newer commits. Lakelock's own don't; these
     settings of one that the caller has given are the caller's, so nobody else changes them."""
     for name, instead in lossless(given).items():
         raise ConfigurationError(
             f"The session has {name} = {given.conf.get(name)}: Spark would lose rows, parts of values, or newer "
             "commits, and say nothing.",
-            hint=f"Set it before: spark.conf.set({name!r}, {instead!r}). Or give the pipeline no session: Lakelock "
+            hint=f"{_as_call(name, instead)}. Or give the pipeline no session: Lakelock "
             "then works in one of its own beside yours.",
         )
+
+
+def _as_call(name: str, instead: str | None) -> str:
+    if instead is None:
+        return f"Unset it before: spark.conf.unset({name!r})"
+    return f"Set it before: spark.conf.set({name!r}, {instead!r})"
 
 
 @contextmanager

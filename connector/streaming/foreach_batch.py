@@ -39,7 +39,7 @@ from sinks.errors import ConfigurationError, Fenced, LakelockError, PreparedLost
 from sinks.offsets import OffsetRange
 from sinks.spark.by_partition import by_partition
 from sinks.spark.row_errors import raise_sql
-from sinks.spark.settings import AS_WRITTEN, lossless, with_settings
+from sinks.spark.settings import as_written, lossless, with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,7 +109,7 @@ class _Batches:
                 )
             # The session is the query's. Whatever else the user does in it keeps the user's settings.
             spark = rows.sparkSession
-            with _turn(spark), with_settings(spark, {**AS_WRITTEN, **lossless(spark)}):
+            with _turn(spark), as_written(spark), with_settings(spark, lossless(spark)):
                 self._of(spark).commit(rows, partial(batch_of, spark, self._checkpoint, number))
         except Exception as error:
             if self._notifier is not None:

@@ -8,6 +8,7 @@ from sinks.contract import Epoch, Folded, Position
 from sinks.delta.metadata import CommitMetadata, of_batch
 from sinks.delta.table import DeltaTable
 from sinks.errors import Fenced
+from sinks.spark.settings import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -42,28 +43,19 @@ def merge_epoch(table: DeltaTable, epoch: Epoch, rows: DataFrame, view: str, mer
     """Run a MERGE as the commit of an epoch. ``merge``: SQL that reads ``rows`` as the temporary view ``view``.
 
     A MERGE takes no options, so Delta reads them from the session, which must be the sink's own. They must not outlive
-    the statement: later commits of the session would carry this epoch's number and offsets.
+    the statement: later commits of the session would carry this epoch's number and offsets. Nor may those of a user's
+    batch function be lost, by which its own statements are skipped when the batch is repeated.
     """
-    conf = table.spark.conf
     rows.createOrReplaceTempView(view)
-    try:
-        for name, value in options(table, epoch).items():
-            conf.set(_CONF[name], value)
+    with with_settings(table.spark, {_CONF[name]: value for name, value in options(table, epoch).items()}):
         table.spark.sql(merge).collect()
-    finally:
-        for name in _CONF.values():
-            conf.unset(name)
 
 
 def merge_batch(table: DeltaTable, pipeline: str, merge: str) -> Row | None:
     """Run a MERGE as the commit of a consumer group's batch, and return what it counts. Nothing fences it: the commit
     only says that it is a pipeline's. See ``merge_epoch`` for the session."""
-    conf = table.spark.conf
-    try:
-        conf.set(USER_METADATA, of_batch(pipeline))
+    with with_settings(table.spark, {USER_METADATA: of_batch(pipeline)}):
         return table.spark.sql(merge).first()
-    finally:
-        conf.unset(USER_METADATA)
 
 
 def refuse_replaced_by(stands: Position | None, epoch: Epoch, label: str) -> None:

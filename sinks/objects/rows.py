@@ -21,7 +21,7 @@ from sinks.objects.upload import RECEIPTS, Format, Receipt, Target, on_executor
 from sinks.plurals import plural
 from sinks.spark.checksum import Fingerprint, fingerprinted
 from sinks.spark.row_errors import raised
-from sinks.spark.sql import AS_JSON, identifier
+from sinks.spark.sql import AS_JSON, identifier, in_utc
 from sinks.spark.worker_code import ship
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _in_folder(column: StructField) -> str:
 
     value = identifier(column.name)
     if isinstance(column.dataType, TimestampType):
-        value = f"TIMESTAMP_NTZ'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, 0.000001BD) * unix_micros({value})"
+        value = in_utc(value)
     return f"CAST({value} AS STRING)"
 
 

@@ -80,6 +80,6 @@ def _read_twice(spark: SparkSession) -> bool:
     from pyspark.errors import PySparkException
 
     try:
-        return spark.conf.get(_PUT_ASIDE, "auto") == "none"
+        return (spark.conf.get(_PUT_ASIDE, "auto") or "").lower() == "none"  # Delta takes it in any case
     except PySparkException:
         return False

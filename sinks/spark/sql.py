@@ -49,6 +49,12 @@ def to_json(value: str, options: Mapping[str, str] = AS_JSON) -> str:
     return f"to_json({value}, map({', '.join(literal(text) for option in options.items() for text in option)}))"
 
 
+def in_utc(value: str) -> str:
+    """SQL of the time in UTC, without a zone, of a TIMESTAMP. As a text it is the same in sessions of all zones, and in
+    none do two instants have one text."""
+    return f"TIMESTAMP_NTZ'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, 0.000001BD) * unix_micros({value})"
+
+
 def struct_sql(fields: Mapping[str, str]) -> str:
     """SQL of a struct. ``fields`` maps field names to the SQL of their values."""
     return f"named_struct({', '.join(f'{literal(name)}, {sql}' for name, sql in fields.items())})"

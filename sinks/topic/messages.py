@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sinks.delta.table import COORDINATES
 from sinks.errors import SchemaMismatch
 from sinks.spark.row_errors import raise_sql
-from sinks.spark.sql import identifier, literal, to_json
+from sinks.spark.sql import identifier, in_utc, literal, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,9 +26,9 @@ def messages(rows: DataFrame, key: Sequence[str], largest: int) -> tuple[DataFra
     """The messages of the rows, and a function that returns their size in bytes after the query has run.
 
     A message has ``key``, ``value`` and the coordinates of its row. With one column in ``key``, the key is that column
-    as text (null stays null). With several columns it is a JSON object, with none it is null. The value is a JSON
-    object of the row's columns without coordinates. A message above ``largest`` bytes fails the query with
-    ``TOO_LARGE``. Raises SchemaMismatch.
+    as text (null stays null; a TIMESTAMP is in UTC, as in the value). With several columns it is a JSON object, with
+    none it is null. The value is a JSON object of the row's columns without coordinates. A message above ``largest``
+    bytes fails the query with ``TOO_LARGE``. Raises SchemaMismatch.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -72,6 +72,8 @@ def _key(rows: DataFrame, key: Sequence[str]) -> str:
     if len(key) > 1:
         return f"CAST({_object(key)} AS BINARY)"
     name, kind = identifier(key[0]), rows.schema[key[0]].dataType
+    if kind.typeName() == "timestamp":
+        name = in_utc(name)
     # A cast would give Spark's own notation of a struct. Readers of the topic expect JSON. And CAST may write a DECIMAL
     # with an exponent: that depends on the session.
     text = to_json(name) if _nested(kind) else f"try_cast({name} AS STRING)"

@@ -6,6 +6,7 @@ import re
 import uuid
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from audits import verify
 from conftest import Lake, Topic
@@ -19,6 +20,7 @@ from connector.config import parse
 from connector.engine import assembly
 from connector.protocol.steps import Event, Step
 from sinks.errors import BadRecord, ConfigurationError, TooManyDeadLetters
+from sinks.spark.settings import with_settings
 
 pytestmark = pytest.mark.compiled
 
@@ -270,3 +272,21 @@ def test_an_event_time_that_no_commit_can_hold_is_kept_as_a_letter(lake: Lake, t
     assert letters(lake, "_offset, reason") == [(1, "no_time"), (2, "no_time")]
     assert lake.sql("SELECT k FROM {t} ORDER BY k") == [("k0",), ("k3",)]
     assert verify(lake, **options).verdict.value == "exact"
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("mode", ["EXCEPTION", "LEGACY"])
+def test_old_dates_are_no_bad_records_and_stored_as_they_are_whatever_the_session_has(
+    lake: Lake, topic: Topic, mode: str
+) -> None:
+    """EXCEPTION is the default of Spark 3.5. What LEGACY shifts, only Spark shifts back."""
+    assert lake.spark is not None
+    days = ["0001-01-01", "1582-01-01", "1899-12-31"]
+    topic.send(*((f"k{number}", {"born": day, "at": f"{day}T00:00:00Z"}) for number, day in enumerate(days)))
+    modes = {f"spark.sql.parquet.{kind}RebaseModeInWrite": mode for kind in ("datetime", "int96")}
+    with with_settings(lake.spark, modes):
+        lake.pipeline(value={"format": "json", "schema": "born DATE, at TIMESTAMP"}).run()
+        assert {name: lake.spark.conf.get(name) for name in modes} == modes
+    assert [day for (day,) in lake.sql("SELECT CAST(born AS STRING) FROM {t} ORDER BY born")] == days
+    rows = pq.ParquetDataset([str(file) for file in lake.path().glob("*.parquet")]).read(columns=["born"]).to_pydict()
+    assert sorted(str(day) for day in rows["born"]) == days

@@ -311,3 +311,28 @@ def test_two_pipelines_in_one_query_are_each_one_run(lake: Lake, topic: Topic) -
     for kind in ("append", "upsert"):
         assert len(lake.metadata(kind)) > 1
         assert len({made["owner"] for made in lake.metadata(kind)}) == 1, kind
+
+
+@pytest.mark.breadth
+def test_a_transaction_of_the_batch_function_s_own_skips_no_letter_and_is_there_afterwards(
+    lake: Lake, topic: Topic
+) -> None:
+    """Delta's recipe for statements that a repeated batch may not repeat: its numbers stay in the query's session."""
+    topic.send(*[(None, b'{"k": "a", "n": "many"}')] * 4)
+    place = {"path": str(lake.folder / "letters")}
+    function = lakes(lake, "upsert", on_bad_record="dead_letter", dead_letters=place)
+    own = {"spark.databricks.delta.write.txnAppId": "job", "spark.databricks.delta.write.txnVersion": "1"}
+    left: list[dict[str, str | None]] = []
+
+    def write(rows: DataFrame, number: int) -> None:
+        conf = rows.sparkSession.conf
+        for name, value in own.items():
+            conf.set(name, value)
+        function(rows, number)
+        left.append({name: conf.get(name, None) for name in own})
+
+    stream(lake, write, maxOffsetsPerTrigger=2)
+    assert lake.spark is not None
+    assert lake.spark.read.format("delta").load(str(lake.folder / "letters")).count() == 4
+    assert len(left) > 1
+    assert left == [own] * len(left)

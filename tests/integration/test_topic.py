@@ -33,6 +33,7 @@ from sinks.errors import (
     TopicMissing,
 )
 from sinks.offsets import OffsetRange, Offsets, TopicPartition
+from sinks.spark.settings import with_settings
 from sinks.spark.staging import Staging
 from sinks.topic import KafkaTopic
 from sinks.topic.messages import OVERHEAD
@@ -197,6 +198,17 @@ def test_keys_of_no_column_of_one_and_of_several(key: list[str], expected: bytes
     rows = place.rows("a").selectExpr("*", "5 AS n", "named_struct('x', CAST(NULL AS INT)) AS s")
     sink.commit(epoch, sink.prepare(epoch, rows))
     assert [each.key for each in place.read()] == [expected]
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize(("at", "key"), [("00:30:00", b"00:30:00"), ("01:30:00.25", b"01:30:00.25")])
+def test_two_instants_have_two_keys_in_the_hour_that_clocks_show_twice(at: str, key: bytes, place: Place) -> None:
+    sink, epoch = place.sink(key=["at"]), place.epoch(1)
+    with with_settings(place.spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
+        rows = place.rows("a").selectExpr("*", f"TIMESTAMP'2026-10-25T{at}Z' AS at")
+        prepared = sink.prepare(epoch, rows)
+    sink.commit(epoch, prepared)
+    assert [each.key for each in place.read()] == [b"2026-10-25 " + key]
 
 
 def test_a_key_that_the_rows_dont_have_is_refused(place: Place) -> None:

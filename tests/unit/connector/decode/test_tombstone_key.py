@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from pyspark.sql import types as T
 
 from connector.audit import exact_json
-from connector.decode.tombstone_key import of_tombstone
+from connector.audit.exact_json import columns_of
+from connector.decode.tombstone_key import _from_json, of_tombstone
 from sinks.errors import ConfigurationError
 
 DATE_AND_TIME = T.TimestampType()
@@ -56,3 +58,13 @@ def test_a_key_whose_type_has_no_exact_cast_is_refused(kind: T.DataType, wanted:
     with pytest.raises(ConfigurationError, match=r"key: the key column id is .* in Kafka's key and .* in the value"):
         of_key(kind, wanted, struct=True)
     assert exact_json.cast(kind, wanted, "read") is None, "the auditor has the same rule"
+
+
+@pytest.mark.parametrize("name", ["_corrupt_record", "malformed", "id"])
+def test_no_key_column_is_taken_for_the_text_that_is_malformed(name: str) -> None:
+    """The session names it. A key column of that name would be null, and its delete refused."""
+    kind = T.StructType([T.StructField(name, T.StringType())])
+    for sql in (_from_json("t", kind), columns_of(kind, "t")):
+        named = re.search(r"'columnNameOfCorruptRecord', '(\w+)'", sql)
+        assert named is not None
+        assert named[1] != name

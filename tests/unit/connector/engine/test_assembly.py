@@ -51,8 +51,9 @@ def test_the_table_of_dead_letters_needs_conditional_writes_as_well(
             raise UnsafeStore(url)
 
     monkeypatch.setattr(assembly, "require_conditional_writes", refuse)
+    spark = SimpleNamespace(conf=SimpleNamespace(get=lambda *_: None))
     run: Any = SimpleNamespace(
-        config=config, spark=None, log=None, outputs=(), refuse_unfit_select=lambda: None,
+        config=config, spark=spark, log=None, outputs=(), refuse_unfit_select=lambda: None,
         field_check=SimpleNamespace(declared=False),
     )  # fmt: skip
     by_name = place is not None and "table" in place

@@ -197,3 +197,11 @@ def test_the_log_keeps_the_settings_that_change_rows_and_says_which_differ() -> 
     names = ["session.timeZone", "ansi.enabled", "caseSensitive"]
     assert differences(kept, other) == [f"Spark's spark.sql.{name}" for name in names]
     assert differences(kept, with_settings("4567", "UTC", "true", others)) == ["the pipeline file"]
+
+
+@pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
+def test_how_files_stored_dates_before_every_run_set_it_leaves_no_epoch_in_doubt(mode: str) -> None:
+    """A version that noted the mode left the epoch. Now nobody could bring the mode back."""
+    kept = with_settings("0123", "UTC", "true", {"spark.sql.parquet.datetimeRebaseModeInWrite": mode})
+    assert makes_the_same(kept, with_settings("0123", "UTC", "true", {}))
+    assert differences(kept, with_settings("0123", "UTC", "false", {})) == ["Spark's spark.sql.ansi.enabled"]

@@ -90,6 +90,8 @@ def test_objects_are_read_by_the_columns_of_the_sink_and_no_type_is_guessed(
     assert options["basePath"] == "s3a://lake/t"
     assert options["mode"] == "FAILFAST", "a JSON value of another type isn't read as null"
     assert "recursiveFileLookup" not in options, "Spark would read nothing of what folders say"
+    modes = [options.get(name) for name in ("datetimeRebaseMode", "int96RebaseMode")]
+    assert modes == ["CORRECTED"] * 2, "Spark 3.5 refuses Arrow's old dates, and a session with LEGACY shifts them"
     assert spark.conf == {}, "the session's settings are what they were"
 
 

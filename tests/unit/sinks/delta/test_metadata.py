@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from connector.audit.claim import metadata
 from sinks.contract import _KEPT, Epoch, Folded, Position
-from sinks.delta.fence import USER_METADATA, merge_batch, options
+from sinks.delta.fence import _CONF, USER_METADATA, merge_batch, merge_epoch, options
 from sinks.delta.metadata import FORMAT, CommitMetadata, of_batch, pipeline_of
 from sinks.delta.position import Commit, changes_rows, in_words, replaces
 from sinks.delta.table import DeltaTable
@@ -252,6 +252,28 @@ def test_an_overwrite_replaces_the_table_or_changes_some_of_its_rows(
 
 def test_no_later_commit_of_the_session_says_what_a_batchs_says() -> None:
     settings: dict[str, str] = {}
+    _merge_twice(settings)
+    assert not settings
+
+
+def test_after_a_merge_a_batch_function_s_own_settings_are_there_again() -> None:
+    """Its own statements would not be skipped otherwise, when Spark repeats the batch."""
+    theirs = dict.fromkeys(_CONF.values(), "theirs")
+    settings = dict(theirs)
+    _merge_twice(settings)
+    assert settings == theirs
+    sql: list[dict[str, str]] = []
+    epoch = Epoch.that_left(METADATA.position, pipeline="p")
+    conf = SimpleNamespace(get=settings.get, set=settings.__setitem__, unset=settings.pop)
+    spark = SimpleNamespace(conf=conf, sql=lambda text: SimpleNamespace(collect=lambda: sql.append(dict(settings))))
+    table: Any = SimpleNamespace(spark=spark, id="t", keeps_order=False)
+    rows: Any = SimpleNamespace(createOrReplaceTempView=lambda _: None)
+    merge_epoch(table, epoch, rows, "v", "MERGE")
+    assert [each[_CONF["txnVersion"]] for each in sql] == [str(epoch.number)]
+    assert settings == theirs
+
+
+def _merge_twice(settings: dict[str, str]) -> None:
     seen: list[str | None] = []
 
     def sql(_: str) -> Any:
@@ -260,10 +282,9 @@ def test_no_later_commit_of_the_session_says_what_a_batchs_says() -> None:
             raise ValueError("a conflict")
         return SimpleNamespace(first=lambda: None)
 
-    conf = SimpleNamespace(set=settings.__setitem__, unset=settings.pop)
+    conf = SimpleNamespace(get=settings.get, set=settings.__setitem__, unset=settings.pop)
     table: Any = SimpleNamespace(spark=SimpleNamespace(conf=conf, sql=sql))
     merge_batch(table, "p", "MERGE")
-    assert not settings
     with pytest.raises(ValueError, match="a conflict"):
         merge_batch(table, "p", "MERGE")
-    assert (seen, settings) == ([of_batch("p")] * 2, {})
+    assert seen == [of_batch("p")] * 2

@@ -8,13 +8,39 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from connector.spark.session import refuse_lossy
+from connector.config import parse
+from connector.engine.assembly import Assembly
+from connector.operations.session import given_or_new
+from connector.spark import session as sessions
+from connector.spark.session import isolated, refuse_lossy
+from connector.streaming.foreach_batch import _Batches
 from sinks.errors import ConfigurationError
-from sinks.spark.settings import lossless
+from sinks.spark.cached import merging
+from sinks.spark.settings import AS_WRITTEN, as_written, lossless, with_settings
 
 MISSING, CORRUPT = "spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"
 TIMES = "spark.sql.parquet.outputTimestampType"
 STALE = "spark.databricks.delta.stalenessLimit"
+APP, NUMBER = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+SUBSTITUTE = "spark.sql.variable.substitute"
+REBASE = "spark.sql.parquet.datetimeRebaseModeInWrite"
+METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+class Settings(dict[str, str]):
+    """A session's ``conf`` that can be changed, except for the settings that the platform refuses."""
+
+    def __init__(self, *, refused: tuple[str, ...] = (), **settings: str) -> None:
+        super().__init__(settings)
+        self.refused = refused
+
+    def set(self, name: str, value: str) -> None:
+        if name in self.refused:
+            raise PySparkException(f"CONFIG_NOT_AVAILABLE: {name}")
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
 
 
 def session(**settings: str) -> Any:
@@ -67,3 +93,120 @@ def test_a_platform_that_does_not_tell_a_setting_stops_nothing() -> None:
     serverless: Any = SimpleNamespace(conf=SimpleNamespace(get=get))
     assert lossless(serverless) == {}
     refuse_lossy(serverless)
+
+
+def test_statements_are_never_skipped_as_those_of_a_transaction_of_the_users() -> None:
+    """With its number in the session, Delta skips the second statement on a table without a word: letters, and notes
+    of deletes."""
+    numbered: Any = SimpleNamespace(conf=Settings(**{APP: "job", NUMBER: "7", METADATA: "theirs"}))
+    assert lossless(numbered) == {APP: None, NUMBER: None}
+    with pytest.raises(ConfigurationError, match=f"The session has {APP} = job") as caught:
+        refuse_lossy(numbered)
+    assert f"spark.conf.unset({APP!r})" in (caught.value.hint or "")
+
+
+def test_a_clone_of_a_session_of_spark_connect_has_nothing_of_the_users_own_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = {APP: "job", NUMBER: "7", METADATA: "theirs", MISSING: "true"}
+    monkeypatch.setattr(sessions, "is_connect", lambda _: True)
+    for refused in ((), (SUBSTITUTE,)):
+        own: Any = SimpleNamespace(
+            conf=Settings(refused=refused, **theirs),
+            client=SimpleNamespace(release_session=lambda: None, close=lambda: None),
+        )
+        active: Any = SimpleNamespace(conf=Settings(**theirs), cloneSession=lambda own=own: own)
+        with isolated(active) as clone:
+            left = dict(clone.conf)
+        assert not left.keys() & {APP, NUMBER, METADATA}
+        assert left[MISSING] == "false"  # also where the platform refuses another one
+        assert active.conf == theirs
+
+
+def test_a_batch_function_s_own_transaction_is_put_aside_while_lakelock_commits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = {APP: "job", NUMBER: "7", METADATA: "theirs"}
+    conf = Settings(**theirs)
+    seen: list[dict[str, str]] = []
+    query = SimpleNamespace(commit=lambda *_: seen.append(dict(conf)))
+    monkeypatch.setattr(_Batches, "_of", lambda *_: query)
+    config: Any = SimpleNamespace(notify=None, name="p")
+    rows: Any = SimpleNamespace(sparkSession=SimpleNamespace(conf=conf))
+    _Batches(config, "", ())(rows, 7)
+    assert [each.get(APP) or each.get(NUMBER) for each in seen] == [None]
+    assert {name: conf.get(name) for name in theirs} == theirs
+
+
+def test_settings_are_as_they_were_after_the_block() -> None:
+    conf = Settings(a="1", b="2")
+    spark: Any = SimpleNamespace(conf=conf)
+    with with_settings(spark, {"a": None, "b": "3", "c": "4"}):
+        assert conf == {"b": "3", "c": "4"}
+    assert conf == {"a": "1", "b": "2"}
+
+
+def test_dates_and_statements_are_taken_as_they_are_written_in_a_session_that_is_given() -> None:
+    """Also in one with Spark 3.5's modes, which refuse old dates or shift them."""
+    for theirs in ({}, {SUBSTITUTE: "true", REBASE: "LEGACY"}, {**AS_WRITTEN}):
+        conf = Settings(**theirs)
+        given: Any = SimpleNamespace(conf=conf)
+        config = parse(
+            {
+                "name": "p",
+                "source": {"kafka": {"bootstrap.servers": "b:9092"}, "topics": ["t"]},
+                "value": {"format": "json", "schema": "k STRING"},
+                "sinks": [{"type": "delta_append", "path": "/t"}],
+            }
+        )
+        with given_or_new(given, config, "p") as spark:
+            assert spark is given
+            assert conf == {
+                SUBSTITUTE: "false", REBASE: "CORRECTED", "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+            }  # fmt: skip
+        assert conf == theirs
+
+
+def test_a_platform_that_refuses_one_of_them_keeps_its_own_and_takes_the_others() -> None:
+    conf = Settings(refused=(SUBSTITUTE,), **{REBASE: "EXCEPTION"})
+    serverless: Any = SimpleNamespace(conf=conf)
+    with as_written(serverless):
+        assert SUBSTITUTE not in conf
+        assert conf[REBASE] == "CORRECTED"
+    assert conf == {REBASE: "EXCEPTION"}
+
+
+@pytest.mark.parametrize(("made", "kind", "refused"), [
+    ([], "timestamp_ntz", True), ([False, False], "TIMESTAMP_NTZ", True), ([False], "TIMESTAMP_LTZ", False),
+    ([False], None, False), ([True, False], "TIMESTAMP_NTZ", False),
+])  # fmt: skip
+def test_no_first_table_is_made_where_timestamp_means_another_type(
+    monkeypatch: pytest.MonkeyPatch, made: list[bool], kind: str | None, refused: bool
+) -> None:
+    """Tables that were made there go on, and so does the new sink or route beside them."""
+
+    class Went(Exception):
+        pass
+
+    class Checked:
+        @property
+        def declared(self) -> bool:
+            raise Went
+
+    monkeypatch.setattr(Assembly, "refuse_unfit_select", lambda _: None)
+    run = Assembly.__new__(Assembly)
+    conf = Settings(**({"spark.sql.timestampType": kind} if kind else {}))
+    outputs = [SimpleNamespace(exists=there) for there in made]
+    run.__dict__.update(spark=SimpleNamespace(conf=conf), outputs=outputs, field_check=Checked())
+    with pytest.raises(ConfigurationError if refused else Went, match="timestampType" if refused else "") as caught:
+        run._make_ready()
+    if isinstance(caught.value, ConfigurationError):
+        assert "TIMESTAMP_LTZ" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("setting", ["none", "NONE", "None"])
+def test_the_source_of_a_merge_is_put_aside_however_the_session_spells_that_it_is_not(setting: str) -> None:
+    conf = Settings(**{"spark.databricks.delta.merge.materializeSource": setting})
+    spark: Any = SimpleNamespace(conf=conf)
+    merging(spark, staged=False)
+    assert set(conf.values()) == {"auto"}
