@@ -28,8 +28,9 @@ _PLACE = ("path", "table")
 def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -> PipelineConfig:
     """The pipeline with one new table at the path ``into``; if it has several, with all of them in that folder.
 
-    With several tables, the coordinator log is new, too. Raises ConfigurationError for a sink that isn't a table, and
-    for a place that a table of the pipeline has, or would lose files by.
+    With several tables, the coordinator log is new, too; one table has none, also if the file names one.
+    Raises ConfigurationError for a sink that isn't a table, and for a place that a table of the pipeline has, or would
+    lose files by.
     """
     start = FromTimestamp(timestamp=since) if since is not None else "earliest"
     moved = {"on_recreated_topic": "fail"} if isinstance(config.source.on_recreated_topic, Translated) else {}
@@ -119,9 +120,11 @@ def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:
 
 
 def old_tables(config: PipelineConfig) -> Sequence[str]:
-    """The options to take out of the file then, because a place has a path or a table."""
+    """The options to take out of the file then: a place has a path or a table, and one table needs no log."""
     if not config.two_phase:
-        return ["table"] if _is_table(config.sinks[0]) else []
+        # The log of several sinks, of which one is left: letters that name it are of the old table.
+        log = ["coordinator"] if config.coordinator is not None and config.part_of is None else []
+        return [*(["table"] if _is_table(config.sinks[0]) else []), *log]
     log = ["coordinator.table"] if _is_table(config.coordinator) else []
     if config.route is None:
         return [*(f"{sink.option('table')}" for sink in config.sinks if _is_table(sink)), *log]
@@ -141,7 +144,7 @@ def _new_places(config: PipelineConfig, into: str) -> dict[str, Any]:
         return sink.model_copy(update={"path": path, "table": None})
 
     if not config.two_phase:
-        return {"sinks": (at(config.sinks[0], into),)}
+        return {"sinks": (at(config.sinks[0], into),), "coordinator": None}
     others = [sink.option("type") for sink in config.sinks if not isinstance(sink, DeltaSink)]
     if others:
         raise ConfigurationError(

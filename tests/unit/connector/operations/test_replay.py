@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connector.config import DeltaSink, PipelineConfig, parse
+from connector.config import DeltaSink, PipelineConfig, parse, tables_of_letters
 from connector.fleet.files import PipelineFile
 from connector.fleet.rewind import replay_all
 from connector.operations.replay import into_new_tables, new_places, old_tables
@@ -144,3 +144,14 @@ def test_parts_of_one_file_keep_off_each_others_tables() -> None:
     files = [PipelineFile(f"p.yaml#{config.name}", config) for config in parts]
     with pytest.raises(ConfigurationError, match="would lie in the folder of"):
         replay_all(files, "a/v2", lambda *_: pytest.fail("it was refused"))
+
+
+def test_the_one_table_of_a_file_that_names_a_log_is_replayed_without_it() -> None:
+    config = of(sinks=[TABLES[0]], on_bad_record="dead_letter", dead_letters={"path": "lake/dead"})
+    anew = into_new_tables(config, "new", None)
+    assert [sink.place for sink in anew.sinks] == ["new"]
+    # Letters that name the log are of the old table, and a replay closes none of them.
+    assert [table.place for table in tables_of_letters(anew)] == ["new"]
+    assert old_tables(config) == ["coordinator"]
+    with pytest.raises(ConfigurationError, match="would lie in the folder of"):
+        into_new_tables(of(sinks=[TABLES[0]], coordinator={"path": "log"}), "log/new", None)
