@@ -49,12 +49,19 @@ class ListedSink(Options):
     """What the sink's pipeline is called with ``together: eventual``, after the name of the file: docs/many-tables.md.
     By default the last part of its place. Don't change it once the sink has rows."""
     _in_file: str = PrivateAttr("sinks[0]")
+    _in_several: str | None = PrivateAttr(None)
     _several_topics: bool = PrivateAttr(False)
 
     @property
     def in_file(self) -> str:
         """``sinks[1]`` for the second sink of the file, for messages."""
         return self._in_file
+
+    @property
+    def in_several(self) -> str | None:
+        """Where a file of several pipelines gives this one's sink an option of its own: ``sinks[1]``, or
+        ``tables.overrides.orders.sink``. None: it is the file of one pipeline."""
+        return self._in_several
 
     @property
     def several_topics(self) -> bool:

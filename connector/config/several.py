@@ -59,19 +59,23 @@ class Several(ABC):
         sink: Path,
         moved: Moved | None = None,
         faults: Sequence[Fault] = (),
+        own: Path | None = None,
     ) -> PipelineConfig:
         """The pipeline with these options.
 
         ``sink``: where the file has the options of its sink. ``moved``: the same of any option. ``faults``: those that
-        were found already.
+        were found already. ``own``: where the file takes options for this sink alone, if not there.
         """
 
         def sinks_moved(path: Path) -> Path:
             return (*sink, *path[2:]) if path[:2] == ("sinks", 0) else path
 
         try:
-            return self.parse(options, f"{self.origin}#{part}", moved or sinks_moved, faults)
+            config = self.parse(options, f"{self.origin}#{part}", moved or sinks_moved, faults)
         except ConfigurationError as error:
             told = error.message.replace("sinks[0]", dotted(sink))
             told = told.replace(shown(options.get("name")), shown(self.document.get("name")))
             raise type(error)(told, hint=error.hint) from None
+        for each in config.sinks:
+            each._in_several = dotted(own or sink)
+        return config

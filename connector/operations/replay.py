@@ -20,6 +20,9 @@ from sinks.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from connector.config.sink_by_sink import PartOf
+    from connector.config.sinks import SinkOptions
+
 LOG, OTHER = "_coordinator", "_other"
 """Folders that no table of a value or of a sink can have."""
 _PLACE = ("path", "table")
@@ -106,7 +109,7 @@ def _shape(folder: str) -> str:
 def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:
     """What to write into the pipeline file, option by option, to go on with the new tables."""
     if not config.two_phase:
-        return {"path": into}
+        return _of_one(config.sinks[0], config.part_of, into)
     log = {"coordinator.path": f"{into}/{LOG}"}
     if config.route is None:
         return {f"{sink.option('path')}": path for sink, path in _paths(config, into)} | log
@@ -119,12 +122,26 @@ def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:
     return {"route.sink.path": f"{into}/{{route}}", **own, **other, **log}
 
 
+def _of_one(sink: SinkOptions, part_of: PartOf | None, into: str) -> Mapping[str, str]:
+    option = sink.in_several
+    if option is None:
+        return {"path": into}
+    if part_of is None:  # of `tables`, which may have a name for the tables of all topics
+        return {f"{option}.path": into} | ({f"{option}.table": "null"} if _is_table(sink) else {})
+    # Without it the new place would give the pipeline another name.
+    name = {f"{option}.part": part_of.part} if sink.part is None else {}
+    return {f"{option}.path": into} | name
+
+
 def old_tables(config: PipelineConfig) -> Sequence[str]:
     """The options to take out of the file then: a place has a path or a table, and one table needs no log."""
     if not config.two_phase:
         # The log of several sinks, of which one is left: letters that name it are of the old table.
-        log = ["coordinator"] if config.coordinator is not None and config.part_of is None else []
-        return [*(["table"] if _is_table(config.sinks[0]) else []), *log]
+        sink, several = config.sinks[0], config.sinks[0].in_several
+        log = ["coordinator"] if config.coordinator is not None and several is None else []
+        if several is not None and config.part_of is None:
+            return []
+        return [*([f"{several}.table" if several else "table"] if _is_table(sink) else []), *log]
     log = ["coordinator.table"] if _is_table(config.coordinator) else []
     if config.route is None:
         return [*(f"{sink.option('table')}" for sink in config.sinks if _is_table(sink)), *log]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from connector.config import DeltaSink, PipelineConfig, parse, tables_of_letters
+from connector.config import DeltaSink, PipelineConfig, load, parse, tables_of_letters
 from connector.fleet.files import PipelineFile
 from connector.fleet.rewind import replay_all
 from connector.operations.replay import into_new_tables, new_places, old_tables
@@ -155,3 +159,52 @@ def test_the_one_table_of_a_file_that_names_a_log_is_replayed_without_it() -> No
     assert old_tables(config) == ["coordinator"]
     with pytest.raises(ConfigurationError, match="would lie in the folder of"):
         into_new_tables(of(sinks=[TABLES[0]], coordinator={"path": "log"}), "log/new", None)
+
+
+EVENTUAL: dict[str, Any] = {**OPTIONS, "together": "eventual", "sinks": TABLES}
+PER_TOPIC = {"for_each": "topic", "sink": {"type": "delta_append", "path": "lake/{topic}"}}
+SHOP_TOPIC = {"source": {**OPTIONS["source"], "topics": ["Shop.Orders", "t"]}}
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (EVENTUAL, "all"),
+        (EVENTUAL, "latest"),
+        ({**EVENTUAL, "sinks": [TABLES[0], {**TABLES[1], "part": "newest"}]}, "newest"),
+        ({**OPTIONS, "tables": PER_TOPIC}, "t"),
+        ({**OPTIONS, "tables": {**PER_TOPIC, "sink": {"type": "delta_append", "table": "shop.{topic}"}}}, "t"),
+    ],
+    ids=["of a path", "of a name", "with its part", "of a topic", "of a topic, by name"],
+)
+def test_the_file_as_the_command_says_has_the_table_and_the_name_of_one_part(
+    options: dict[str, Any], part: str, tmp_path: Path
+) -> None:
+    file, options = tmp_path / "shop.yaml", deepcopy(options)
+    file.write_text(yaml.safe_dump(options))
+    config = load(f"{file}#{part}")
+    for option, place in new_places(config, "lake/anew_v2").items():
+        *within, last = re.split(r"\.|\[(?=\d)", option.replace("]", ""))
+        at: Any = options
+        for name in within:
+            at = at[int(name)] if isinstance(at, list) else at.setdefault(name, {})
+        at[last] = yaml.safe_load(place)
+    for option in old_tables(config):
+        del options["sinks"][int(option[6])][option.rpartition(".")[2]]
+    file.write_text(yaml.safe_dump(options))
+    swapped = load(f"{file}#{part}")
+    assert (swapped.name, swapped.sinks[0].place) == (config.name, "lake/anew_v2")
+
+
+def test_topics_are_replayed_where_the_template_would_have_their_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, places = tmp_path / "shop.yaml", list[str]()
+    file.write_text(yaml.safe_dump({**OPTIONS, **SHOP_TOPIC, "tables": PER_TOPIC}))
+    files = [PipelineFile(f"{file}#{topic}", load(f"{file}#{topic}")) for topic in ("Shop.Orders", "t")]
+    monkeypatch.setattr("connector.fleet.rewind.one_session", lambda *_, **__: nullcontext(None))
+    monkeypatch.setattr("connector.fleet.rewind.isolated", nullcontext)
+    replay_all(files, "lake/v2", lambda _, place: places.append(place))
+    template = {**PER_TOPIC, "sink": {"type": "delta_append", "path": "lake/v2/{topic}"}}
+    file.write_text(yaml.safe_dump({**OPTIONS, **SHOP_TOPIC, "tables": template}))
+    assert places == [load(f"{file}#{topic}").sinks[0].place for topic in ("Shop.Orders", "t")]
