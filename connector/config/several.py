@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from connector.config.fault_texts import shown
 from connector.config.kinds import dotted
 from connector.config.marks import Marks
+from connector.config.places import InSeveral
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -77,5 +80,13 @@ class Several(ABC):
             told = told.replace(shown(options.get("name")), shown(self.document.get("name")))
             raise type(error)(told, hint=error.hint) from None
         for each in config.sinks:
-            each._in_several = dotted(own or sink)
+            each._in_several = InSeveral(dotted(own or sink), partial(self._others, part))
         return config
+
+    def _others(self, part: str) -> list[PipelineConfig]:
+        found = []
+        for other in self.known_parts:
+            if other != part:
+                with suppress(ConfigurationError):  # told when it runs
+                    found.append(self.pipeline(other))
+        return found

@@ -44,7 +44,8 @@ def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -
         "metrics": None, "notify": None,
     }  # fmt: skip
     anew = config.model_copy(update={**changed, **_new_places(config, into)})
-    refuse_old_places({config.name: anew}, [config])
+    several = config.sinks[0].in_several
+    refuse_old_places({config.name: anew}, [config, *(several.others() if several is not None else ())])
     return anew
 
 
@@ -123,9 +124,9 @@ def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:
 
 
 def _of_one(sink: SinkOptions, part_of: PartOf | None, into: str) -> Mapping[str, str]:
-    option = sink.in_several
-    if option is None:
+    if sink.in_several is None:
         return {"path": into}
+    option = sink.in_several.option
     if part_of is None:  # of `tables`, which may have a name for the tables of all topics
         return {f"{option}.path": into} | ({f"{option}.table": "null"} if _is_table(sink) else {})
     # Without it the new place would give the pipeline another name.
@@ -141,7 +142,7 @@ def old_tables(config: PipelineConfig) -> Sequence[str]:
         log = ["coordinator"] if config.coordinator is not None and several is None else []
         if several is not None and config.part_of is None:
             return []
-        return [*([f"{several}.table" if several else "table"] if _is_table(sink) else []), *log]
+        return [*([f"{several.option}.table" if several else "table"] if _is_table(sink) else []), *log]
     log = ["coordinator.table"] if _is_table(config.coordinator) else []
     if config.route is None:
         return [*(f"{sink.option('table')}" for sink in config.sinks if _is_table(sink)), *log]

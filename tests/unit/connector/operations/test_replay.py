@@ -208,3 +208,20 @@ def test_topics_are_replayed_where_the_template_would_have_their_tables(
     template = {**PER_TOPIC, "sink": {"type": "delta_append", "path": "lake/v2/{topic}"}}
     file.write_text(yaml.safe_dump({**OPTIONS, **SHOP_TOPIC, "tables": template}))
     assert places == [load(f"{file}#{topic}").sinks[0].place for topic in ("Shop.Orders", "t")]
+
+
+@pytest.mark.parametrize("into", ["lake/returns", "lake/returns/v2", "lake/latest/v2", "lake/latest"])
+def test_one_part_of_a_file_keeps_off_the_tables_of_the_others(into: str, tmp_path: Path) -> None:
+    file, name = tmp_path / "shop.yaml", into.split("/")[1]
+    source = {**OPTIONS["source"], "topics": ["orders", "returns"]}
+    options = (
+        {**OPTIONS, "source": source, "tables": PER_TOPIC}
+        if name == "returns"
+        else {**EVENTUAL, "sinks": [TABLES[0], {**TABLES[1], "table": None, "path": "lake/latest"}]}
+    )
+    file.write_text(yaml.safe_dump(options))
+    config = load(f"{file}#{'orders' if name == 'returns' else 'all'}")
+    with pytest.raises(ConfigurationError, match="Nothing was written"):
+        into_new_tables(config, into, None)
+    for beside in (f"lake/{name}_v2", "lake/v2"):
+        into_new_tables(config, beside, None)
