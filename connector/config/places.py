@@ -51,6 +51,8 @@ class InSeveral:
     """Where the file takes an option for this sink alone: ``sinks[1]``, or ``tables.overrides.orders.sink``."""
     others: Callable[[], Sequence[PipelineConfig]] = field(compare=False, repr=False)
     """The other pipelines of the file that are known without asking Kafka, if their options are right."""
+    tables_alone: str = ""
+    """What to do where only tables are meant, as a hint."""
 
 
 class ListedSink(Options):

@@ -80,8 +80,12 @@ class Several(ABC):
             told = told.replace(shown(options.get("name")), shown(self.document.get("name")))
             raise type(error)(told, hint=error.hint) from None
         for each in config.sinks:
-            each._in_several = InSeveral(dotted(own or sink), partial(self._others, part))
+            each._in_several = InSeveral(dotted(own or sink), partial(self._others, part), self._tables_alone)
         return config
+
+    @property
+    def _tables_alone(self) -> str:
+        return f"Each {self.of} is a pipeline by itself: name one whose sink is a table, '{self.origin}#PART'."
 
     def _others(self, part: str) -> list[PipelineConfig]:
         found = []

@@ -164,6 +164,12 @@ def _new_places(config: PipelineConfig, into: str) -> dict[str, Any]:
     if not config.two_phase:
         return {"sinks": (at(config.sinks[0], into),), "coordinator": None}
     others = [sink.option("type") for sink in config.sinks if not isinstance(sink, DeltaSink)]
+    several = config.sinks[0].in_several
+    if others and several is not None:
+        raise ConfigurationError(
+            f"`replay` fills new tables, and {several.option}.type is another kind of sink. Nothing was written.",
+            hint=several.tables_alone,
+        )
     if others:
         raise ConfigurationError(
             f"`replay` fills new tables, and {', '.join(others)} is another kind of sink. Nothing was written.",

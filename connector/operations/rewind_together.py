@@ -192,6 +192,13 @@ def _tables(assembly: Assembly, decided: Row) -> Iterator[tuple[str, Table]]:
         yield from assembly.routes.tables(decided.prepared).items()
         return
     others = [sink.option("type") for sink in assembly.config.sinks if not isinstance(sink, DeltaSink)]
+    several = assembly.config.sinks[0].in_several
+    if others and several is not None:
+        raise ConfigurationError(
+            f"`rewind` is for Delta tables, and {several.option}.type is another kind of sink: what is in a topic or a "
+            "bucket can't be taken back. Nothing was changed.",
+            hint=f"{several.tables_alone} To write the others anew, give them new places, and run the file.",
+        )
     if others:
         raise ConfigurationError(
             f"`rewind` is for Delta tables, and {', '.join(others)} is another kind of sink: what is in a topic or a "

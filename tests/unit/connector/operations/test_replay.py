@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from copy import deepcopy
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from connector.fleet.files import PipelineFile
 from connector.fleet.rewind import replay_all
 from connector.operations.replay import into_new_tables, new_places, old_tables
 from connector.operations.rewind import WhereTo, one_goal
+from connector.operations.rewind_together import _tables
 from sinks.errors import ConfigurationError
 
 OPTIONS: dict[str, Any] = {
@@ -225,3 +227,19 @@ def test_one_part_of_a_file_keeps_off_the_tables_of_the_others(into: str, tmp_pa
         into_new_tables(config, into, None)
     for beside in (f"lake/{name}_v2", "lake/v2"):
         into_new_tables(config, beside, None)
+
+
+def test_a_file_of_parts_with_another_kind_of_sink_says_that_the_tables_alone_can(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(yaml.safe_dump({**EVENTUAL, "sinks": [*TABLES, {"type": "kafka_topic", "topic": "out"}]}))
+    files = [PipelineFile(f"{file}#{part}", load(f"{file}#{part}")) for part in ("all", "latest", "out")]
+    with pytest.raises(ConfigurationError, match=r"sinks\[2\].type is another kind of sink") as refused:
+        replay_all(files, "v2", lambda *_: pytest.fail("it was refused"))
+    assert f"name one whose sink is a table, '{file}#PART'" in refused.value.hint
+    of_topic: Any = SimpleNamespace(config=files[2].usable(), routes=None)
+    unused: Any = None
+    with pytest.raises(ConfigurationError, match="Nothing was changed") as refused:
+        list(_tables(of_topic, unused))
+    assert f"'{file}#PART'" in refused.value.hint
+    assert "all sinks" not in refused.value.message
+    into_new_tables(files[0].usable(), "v2", None)
