@@ -189,7 +189,7 @@ class Pipeline:
         to = one_goal(self.config, to_event_time, to_version, to_epoch, allow_data_loss=allow_data_loss)
         agreed = confirm if callable(confirm) else lambda _: confirm
         with self._assembled() as assembly:
-            go = rewound_together if self.config.two_phase else rewound
+            go = partial(rewound_together, agreed=confirm is True) if self.config.two_phase else rewound
             return go(assembly, to, confirm=agreed, observe=all_of(observers))
 
     def accept(self, *, observers: Sequence[Observer] = ()) -> Position:

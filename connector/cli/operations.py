@@ -290,7 +290,8 @@ def _swap(config: PipelineConfig, path: str, file: Path) -> str:
     places = [f"`{option}: {place}`" for option, place in new_places(config, path).items()]
     tables = " and ".join(f"`{option}`" for option in old_tables(config))
     instead = f", take {tables} out of it," if tables else ""
-    return f"To swap, write {' and '.join(places)} into {file}{instead} and run it."
+    name = str(file) if file.exists() else str(file).partition("#")[0]
+    return f"To swap, write {' and '.join(places)} into {name}{instead} and run it."
 
 
 def time_of(text: str | None, option: str) -> datetime | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -42,6 +43,18 @@ def _path(path: str) -> str:
     return posixpath.normpath(re.sub("/+", "/", path))
 
 
+@dataclass(frozen=True)
+class InSeveral:
+    """What the sink of one pipeline knows of a file that has several."""
+
+    option: str
+    """Where the file takes an option for this sink alone: ``sinks[1]``, or ``tables.overrides.orders.sink``."""
+    others: Callable[[], Sequence[PipelineConfig]] = field(compare=False, repr=False)
+    """The other pipelines of the file that are known without asking Kafka, if their options are right."""
+    tables_alone: str = ""
+    """What to do where only tables are meant, as a hint."""
+
+
 class ListedSink(Options):
     """What the options of every sink know: where in the pipeline file they are."""
 
@@ -49,12 +62,18 @@ class ListedSink(Options):
     """What the sink's pipeline is called with ``together: eventual``, after the name of the file: docs/many-tables.md.
     By default the last part of its place. Don't change it once the sink has rows."""
     _in_file: str = PrivateAttr("sinks[0]")
+    _in_several: InSeveral | None = PrivateAttr(None)
     _several_topics: bool = PrivateAttr(False)
 
     @property
     def in_file(self) -> str:
         """``sinks[1]`` for the second sink of the file, for messages."""
         return self._in_file
+
+    @property
+    def in_several(self) -> InSeveral | None:
+        """What it knows of a file of several pipelines. None: it is the file of one pipeline."""
+        return self._in_several
 
     @property
     def several_topics(self) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from connector.config.fault_texts import shown
 from connector.config.kinds import dotted
 from connector.config.marks import Marks
+from connector.config.places import InSeveral
 from sinks.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -59,19 +62,35 @@ class Several(ABC):
         sink: Path,
         moved: Moved | None = None,
         faults: Sequence[Fault] = (),
+        own: Path | None = None,
     ) -> PipelineConfig:
         """The pipeline with these options.
 
         ``sink``: where the file has the options of its sink. ``moved``: the same of any option. ``faults``: those that
-        were found already.
+        were found already. ``own``: where the file takes options for this sink alone, if not there.
         """
 
         def sinks_moved(path: Path) -> Path:
             return (*sink, *path[2:]) if path[:2] == ("sinks", 0) else path
 
         try:
-            return self.parse(options, f"{self.origin}#{part}", moved or sinks_moved, faults)
+            config = self.parse(options, f"{self.origin}#{part}", moved or sinks_moved, faults)
         except ConfigurationError as error:
             told = error.message.replace("sinks[0]", dotted(sink))
             told = told.replace(shown(options.get("name")), shown(self.document.get("name")))
             raise type(error)(told, hint=error.hint) from None
+        for each in config.sinks:
+            each._in_several = InSeveral(dotted(own or sink), partial(self._others, part), self._tables_alone)
+        return config
+
+    @property
+    def _tables_alone(self) -> str:
+        return f"Each {self.of} is a pipeline by itself: name one whose sink is a table, '{self.origin}#PART'."
+
+    def _others(self, part: str) -> list[PipelineConfig]:
+        found = []
+        for other in self.known_parts:
+            if other != part:
+                with suppress(ConfigurationError):  # told when it runs
+                    found.append(self.pipeline(other))
+        return found

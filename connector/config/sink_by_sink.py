@@ -28,6 +28,8 @@ class PartOf:
     """The name of the file's pipeline: with ``together: atomic`` it was that of all sinks."""
     last: str
     """The last part of the sink's place."""
+    part: str = ""
+    """What the sink is called now."""
 
     @property
     def pattern(self) -> str:
@@ -92,7 +94,7 @@ class SinkBySink(Several):
             # Each publishes how far it is; in one group the last one would count.
             options["source"] = {**source, "kafka": {**kafka, "group.id": f"{kafka['group.id']}-{part}"}}
         config = self._parsed(options, part, ("sinks", index))
-        config._part_of = PartOf(str(self.document.get("name", "")), _last(self.document["sinks"][index]))
+        config._part_of = PartOf(str(self.document.get("name", "")), _last(self.document["sinks"][index]), part)
         return config
 
 

@@ -97,7 +97,7 @@ class Template(Several):
                 return (OPTION, "overrides", part, *name)
             return (OPTION, *name) if name != path else path
 
-        return self._parsed(options, part, (OPTION, "sink"), moved, faults)
+        return self._parsed(options, part, (OPTION, "sink"), moved, faults, (OPTION, "overrides", part, _SINK))
 
     def named(self, part: str) -> PipelineConfig:
         """The pipeline of a topic of the file that somebody names. Raises ConfigurationError."""

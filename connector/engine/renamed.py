@@ -9,7 +9,7 @@ all sinks, which they don't have.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from connector.config import PipelineConfig
@@ -17,8 +17,9 @@ from connector.config.sink_by_sink import PartOf, last_of
 from connector.engine.coordinator_log import Log
 from connector.engine.output import Output
 from connector.engine.outputs import Table
-from sinks.delta.metadata import pipeline_of
+from sinks.delta.metadata import CommitMetadata, pipeline_of
 from sinks.delta.past_commits import PastCommits
+from sinks.delta.position import Commit
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
 
@@ -45,6 +46,29 @@ def refuse_renamed(config: PipelineConfig, outputs: Sequence[Output], log: Log |
                 hint=f"Give this sink its name: part: {before}. A run of that name is then fenced as before. (Without "
                 f"it, the sink would begin anew as {now}.)",
             )
+        if wrote is None and isinstance(output, Table):
+            _refuse_another_part(config, output)
+
+
+def _refuse_another_part(config: PipelineConfig, output: Table) -> None:
+    """Refuse a table of the same topics that is new to this pipeline, and was written by one with a name that the file
+    gives: as by a replay, whose new place has another last part."""
+    assert config.part_of is not None
+    file, topics = config.part_of.file, config.source.topics
+    of_file = re.compile(rf"^{re.escape(file)}-([a-z0-9_-]+)$")
+    for commit in _lineage(output.table):
+        found = CommitMetadata.of_anybody(commit.user_metadata)
+        part = of_file.match(found.pipeline) if found is not None else None
+        if found is None or part is None or not any(at.topic in topics for at in found.offsets):
+            continue
+        raise ConfigurationError(
+            f"{output.label!r} has the records of pipeline {found.pipeline!r} up to epoch {found.epoch}, and the file "
+            f"now calls that pipeline {config.name!r}: its name depends on the last part of its place, or on its part. "
+            "Nothing was written.",
+            hint=f"Give this sink its name: part: {part[1]}. It then goes on from that epoch, with its dead letters "
+            "and all that its commits remember. If another sink of the file has this name, give this one another "
+            "place.",
+        )
 
 
 def _refuse_together_again(config: PipelineConfig, outputs: Sequence[Output], log: Log | None) -> None:
@@ -91,13 +115,19 @@ def _last_writer(config: PipelineConfig, output: Output, log: Log | None, patter
 
 
 def _last_committer(table: DeltaTable, config: PipelineConfig, pattern: str) -> str | None:
-    if table.detail() is None or table.log is None:
-        return None
-    history = PastCommits(table)
-    version: int | None = history.newest().version
-    while version is not None and version >= 0 and (commit := history.at(version)) is not None:
+    for commit in _lineage(table):
         found = pipeline_of(commit.user_metadata)
         if found is not None and (found == config.name or re.match(pattern, found)):
             return found
-        version = commit.goes_on_from
     return None
+
+
+def _lineage(table: DeltaTable) -> Iterator[Commit]:
+    """The commits that have led to the table as it is, the newest first, as far back as its history goes."""
+    if table.detail() is None or table.log is None:
+        return
+    history = PastCommits(table)
+    version: int | None = history.newest().version
+    while version is not None and version >= 0 and (commit := history.at(version)) is not None:
+        yield commit
+        version = commit.goes_on_from

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
+from connector.config.placeholders import safe
 from connector.fleet.files import PipelineFile, one_session
 from connector.operations.replay import into_new_tables, refuse_old_places
 from connector.operations.rewind import Rewind
@@ -59,7 +60,8 @@ def replay_all(
 
     Raises ConfigurationError before the first one if a new table would lie in the folder of an old one, or around it.
     """
-    parts = {file.usable().name: file.file.rpartition("#")[2] for file in files}
+    # As a `{topic}` in the path of `tables` would name them.
+    parts = {file.usable().name: safe(file.file.rpartition("#")[2], "path") for file in files}
     configs = [file.usable() for file in files]
     new = {config.name: into_new_tables(config, f"{into}/{parts[config.name]}", None) for config in configs}
     refuse_old_places(new, configs)

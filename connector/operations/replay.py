@@ -20,6 +20,9 @@ from sinks.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from connector.config.sink_by_sink import PartOf
+    from connector.config.sinks import SinkOptions
+
 LOG, OTHER = "_coordinator", "_other"
 """Folders that no table of a value or of a sink can have."""
 _PLACE = ("path", "table")
@@ -28,8 +31,9 @@ _PLACE = ("path", "table")
 def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -> PipelineConfig:
     """The pipeline with one new table at the path ``into``; if it has several, with all of them in that folder.
 
-    With several tables, the coordinator log is new, too. Raises ConfigurationError for a sink that isn't a table, and
-    for a place that a table of the pipeline has, or would lose files by.
+    With several tables, the coordinator log is new, too; one table has none, also if the file names one.
+    Raises ConfigurationError for a sink that isn't a table, and for a place that a table of the pipeline has, or would
+    lose files by.
     """
     start = FromTimestamp(timestamp=since) if since is not None else "earliest"
     moved = {"on_recreated_topic": "fail"} if isinstance(config.source.on_recreated_topic, Translated) else {}
@@ -40,7 +44,8 @@ def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -
         "metrics": None, "notify": None,
     }  # fmt: skip
     anew = config.model_copy(update={**changed, **_new_places(config, into)})
-    refuse_old_places({config.name: anew}, [config])
+    several = config.sinks[0].in_several
+    refuse_old_places({config.name: anew}, [config, *(several.others() if several is not None else ())])
     return anew
 
 
@@ -105,7 +110,7 @@ def _shape(folder: str) -> str:
 def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:
     """What to write into the pipeline file, option by option, to go on with the new tables."""
     if not config.two_phase:
-        return {"path": into}
+        return _of_one(config.sinks[0], config.part_of, into)
     log = {"coordinator.path": f"{into}/{LOG}"}
     if config.route is None:
         return {f"{sink.option('path')}": path for sink, path in _paths(config, into)} | log
@@ -118,10 +123,26 @@ def new_places(config: PipelineConfig, into: str) -> Mapping[str, str]:
     return {"route.sink.path": f"{into}/{{route}}", **own, **other, **log}
 
 
+def _of_one(sink: SinkOptions, part_of: PartOf | None, into: str) -> Mapping[str, str]:
+    if sink.in_several is None:
+        return {"path": into}
+    option = sink.in_several.option
+    if part_of is None:  # of `tables`, which may have a name for the tables of all topics
+        return {f"{option}.path": into} | ({f"{option}.table": "null"} if _is_table(sink) else {})
+    # Without it the new place would give the pipeline another name.
+    name = {f"{option}.part": part_of.part} if sink.part is None else {}
+    return {f"{option}.path": into} | name
+
+
 def old_tables(config: PipelineConfig) -> Sequence[str]:
-    """The options to take out of the file then, because a place has a path or a table."""
+    """The options to take out of the file then: a place has a path or a table, and one table needs no log."""
     if not config.two_phase:
-        return ["table"] if _is_table(config.sinks[0]) else []
+        # The log of several sinks, of which one is left: letters that name it are of the old table.
+        sink, several = config.sinks[0], config.sinks[0].in_several
+        log = ["coordinator"] if config.coordinator is not None and several is None else []
+        if several is not None and config.part_of is None:
+            return []
+        return [*([f"{several.option}.table" if several else "table"] if _is_table(sink) else []), *log]
     log = ["coordinator.table"] if _is_table(config.coordinator) else []
     if config.route is None:
         return [*(f"{sink.option('table')}" for sink in config.sinks if _is_table(sink)), *log]
@@ -141,8 +162,14 @@ def _new_places(config: PipelineConfig, into: str) -> dict[str, Any]:
         return sink.model_copy(update={"path": path, "table": None})
 
     if not config.two_phase:
-        return {"sinks": (at(config.sinks[0], into),)}
+        return {"sinks": (at(config.sinks[0], into),), "coordinator": None}
     others = [sink.option("type") for sink in config.sinks if not isinstance(sink, DeltaSink)]
+    several = config.sinks[0].in_several
+    if others and several is not None:
+        raise ConfigurationError(
+            f"`replay` fills new tables, and {several.option}.type is another kind of sink. Nothing was written.",
+            hint=several.tables_alone,
+        )
     if others:
         raise ConfigurationError(
             f"`replay` fills new tables, and {', '.join(others)} is another kind of sink. Nothing was written.",

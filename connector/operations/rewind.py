@@ -103,6 +103,8 @@ class Rewind(Shown):
     """Why records may be lost of topics that are read again, in words: Kafka may have compacted them."""
     others: Sequence[str] = ()
     """What it takes back that isn't of this pipeline, in words."""
+    in_doubt: int | None = None
+    """An epoch that is decided, and may not be in all tables yet: it is settled, or given up, before anything else."""
 
     def page(self) -> Page:
         """Where the table stands, and where the rewind takes it."""
@@ -117,11 +119,16 @@ class Rewind(Shown):
             Line("back to", f"{there}{what}, next {self.next_offsets.to_json()}"),
             *(Line("table", f"{name}: version {version}") for name, version in self.tables.items()),
             *(Line("also", f"takes back {what}") for what in self.others),
+            *self._first(),
             Line("again", f"{plural(self.again, 'offset is', 'offsets are')} read once more by the next run"),
             *(Line("lost", f"{range_}: {_GIVEN_UP}") for range_ in self.lost),
             *(Line("lost", why) for why in self.compacted),
         ]
         return Page([*lines, Line("done", "the next run goes on from there")] if self.done else lines)
+
+    def _first(self) -> Iterator[Line]:
+        if self.in_doubt is not None and not self.done:
+            yield Line("first", f"epoch {self.in_doubt}, which may be a run's that is at work, is settled or given up")
 
 
 def planned(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from connector.config import DeltaSink
 from connector.delivery.retries import passes
@@ -31,17 +31,70 @@ _ALL = 1 << 40
 
 
 def rewound_together(
-    assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool], observe: Observer
+    assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool], observe: Observer, agreed: bool = False
 ) -> Rewind:
-    """See ``Pipeline.rewind``. Settles an epoch that is in doubt first, as every run does. Raises LakelockError.
+    """See ``Pipeline.rewind``. ``agreed``: whether ``confirm`` says yes to any plan.
+
+    Once it may, it settles an epoch that is in doubt first, as every run does. Raises LakelockError.
 
     What has to be right of each table is looked at before anything is decided. ``protocol.rewind`` says what a crash
-    leaves.
+    leaves. The plan alone changes nothing: a run may be at work, whose epoch looks like one in doubt.
     """
     config, log = assembly.config, assembly.log
     assert log is not None
     coordinator = assembly.coordinator(observe)
-    known, settled = _settled(coordinator, log)
+    known, settled = _settled(coordinator, log) if agreed else (log.read(), None)
+    planned = _planned(assembly, log, known, to)
+    if not confirm(planned.plan):
+        return planned.plan
+    if not agreed:
+        before = planned
+        known, settled = _settled(coordinator, log)
+        if known.number != before.known.number:
+            planned = _planned(assembly, log, known, to)
+        if not _as_wanted(planned, settled) and planned.goes_to != before.goes_to and not confirm(planned.plan):
+            return planned.plan
+    if _as_wanted(planned, settled):
+        return replace(planned.plan, done=True)  # an earlier call had decided this very rewind
+    for location in {*assembly.locations, *(table.location for table in planned.tables.values())}:
+        require_conditional_writes(assembly.spark, location)
+    stands = planned.plan.position
+    epoch = planned.aim.epoch_after(stands, pipeline=config.name, owner=assembly.run)
+    prepared = {
+        name: Prepared.going_back(version, planned.aim.epoch, of_route=assembly.routes is not None)
+        for name, version in planned.back.items()
+    }
+    coordinator.tidied(stands)  # dead letters that a run has marked, and was killed
+    coordinator.rewind(epoch, known.number, prepared, back_to=planned.aim.epoch)
+    return replace(planned.plan, done=True)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A plan, made of what the log held then."""
+
+    plan: Rewind
+    known: LogHeld
+    aim: Goal
+    tables: Mapping[str, Table]
+    back: Mapping[str, int]
+    """The version that each table goes back to."""
+
+    @property
+    def goes_to(self) -> tuple[int, Mapping[str, int]]:
+        """The epoch and the versions."""
+        return self.aim.epoch, self.back
+
+
+def _as_wanted(planned: _Planned, settled: Row | None) -> bool:
+    """Whether the epoch that was settled is a rewind to the same goal."""
+    back_to = settled.back_to if settled is not None else None
+    return settled is not None and back_to is not None and planned.aim.epoch in (back_to, settled.epoch.number)
+
+
+def _planned(assembly: Assembly, log: Log, known: LogHeld, to: WhereTo) -> _Planned:
+    """Plan it from the log as it is, and change nothing. Raises ConfigurationError and OffsetsLost."""
+    config = assembly.config
     if known.decided is None:
         raise ConfigurationError("The coordinator log knows no epoch of this pipeline: there is nothing to rewind.")
     stands, held = known.decided.epoch.position(), assembly.source.look()
@@ -49,6 +102,7 @@ def rewound_together(
     offsets = None
     if to.event_time is not None and config.clock is None:
         offsets = first_records(assembly.source, to.event_time, held, stands)
+    doubted = known.in_doubt.epoch.number if known.in_doubt is not None and not known.all_hold_it else None
     aim, rows = _goal(log, _wanted(to, config.clock, offsets), known.decided.epoch.number, to.epoch)
     tables = dict(_tables(assembly, known.decided))
     _refuse_change_logs(tables)
@@ -57,21 +111,8 @@ def rewound_together(
         stands, Target(None, aim.stood), held, assembly.source, clock=clock, allow_data_loss=to.allow_data_loss
     )
     others = [f"in {name}: {what}" for name in back for what in tables[name].commits.undone(back[name]).lines]
-    plan = replace(of_unsaid_column(plan, config), tables=back, others=others)
-    if settled is not None and settled.back_to is not None and aim.epoch in (settled.back_to, settled.epoch.number):
-        return replace(plan, done=bool(confirm(plan)))  # an earlier call had decided this very rewind
-    if not confirm(plan):
-        return plan
-    for location in {*assembly.locations, *(table.location for table in tables.values())}:
-        require_conditional_writes(assembly.spark, location)
-    epoch = aim.epoch_after(stands, pipeline=config.name, owner=assembly.run)
-    prepared = {
-        name: Prepared.going_back(version, aim.epoch, of_route=assembly.routes is not None)
-        for name, version in back.items()
-    }
-    coordinator.tidied(stands)  # dead letters that a run has marked, and was killed
-    coordinator.rewind(epoch, known.number, prepared, back_to=aim.epoch)
-    return replace(plan, done=True)
+    plan = replace(of_unsaid_column(plan, config), tables=back, others=others, in_doubt=doubted)
+    return _Planned(plan, known, aim, tables, back)
 
 
 def _settled(coordinator: Coordinator, log: Log) -> tuple[LogHeld, Row | None]:
@@ -139,7 +180,8 @@ def _no_epoch(to_epoch: int | None) -> ConfigurationError:
     wanted = f"is no epoch {to_epoch}" if to_epoch is not None else "is no epoch before that time"
     return ConfigurationError(
         f"There {wanted} in the coordinator log of this pipeline that all tables have.",
-        hint="`lakelock history FILE` names the epochs. The log forgets old ones (`lakelock maintain`). While Kafka "
+        hint="`lakelock history FILE` names the epochs. The newest one may be in doubt, until the next epoch, or "
+        "`lakelock recover FILE`, settles it. The log forgets old ones (`lakelock maintain`). While Kafka "
         "still holds the records, `lakelock replay` reads them into new tables.",
     )
 
@@ -150,6 +192,13 @@ def _tables(assembly: Assembly, decided: Row) -> Iterator[tuple[str, Table]]:
         yield from assembly.routes.tables(decided.prepared).items()
         return
     others = [sink.option("type") for sink in assembly.config.sinks if not isinstance(sink, DeltaSink)]
+    several = assembly.config.sinks[0].in_several
+    if others and several is not None:
+        raise ConfigurationError(
+            f"`rewind` is for Delta tables, and {several.option}.type is another kind of sink: what is in a topic or a "
+            "bucket can't be taken back. Nothing was changed.",
+            hint=f"{several.tables_alone} To write the others anew, give them new places, and run the file.",
+        )
     if others:
         raise ConfigurationError(
             f"`rewind` is for Delta tables, and {', '.join(others)} is another kind of sink: what is in a topic or a "

@@ -21,6 +21,18 @@ from typing import TYPE_CHECKING
 from sinks.contract import Epoch
 from sinks.delta.conflicts import past_conflicts
 from sinks.delta.layout import NO_LAYOUT, Layout
+from sinks.delta.letters_sql import (
+    ADDED,
+    COLUMNS,
+    IDENTITY,
+    RECORD,
+    RETRIES,
+    SOURCE,
+    WINDOW,
+    adding_sql,
+    is_of,
+    keeping_sql,
+)
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.delta.which_letters import AHEAD, RETRIED, ahead, has_mark, of_taken_in, passed, time, within
@@ -31,30 +43,9 @@ from sinks.spark.types import no_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_SOURCE = "lakelock_dead_letters"
-_WINDOW = ("window_start", "window_end")
-_RECORD = COORDINATES[:3]
 _ATTEMPTS = 100
 """At a write, which ends after some minutes at the latest. Each conflict means that another pipeline has written its
 letters. Many may share the table, and all of them get on: so the conflicts pass."""
-IDENTITY = ("sink", "reason", *_WINDOW, *_RECORD)
-"""Columns that identify an open letter among those of its pipeline."""
-_RETRIES = {"_retry": "STRING", "_retried_epoch": "BIGINT", "_retried_at": "TIMESTAMP"}
-_ADDED = {**_RETRIES, "_table": "STRING"}
-COLUMNS = {
-    "pipeline": "STRING", "sink": "STRING", "epoch": "BIGINT", "reason": "STRING", "detail": "STRING",
-    "key": "BINARY", "value": "BINARY", "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
-    "window_start": "TIMESTAMP", "window_end": "TIMESTAMP", "_topic": "STRING", "_partition": "INT",
-    "_offset": "BIGINT", "_timestamp": "TIMESTAMP", "_noted_at": "TIMESTAMP", **_ADDED,
-}  # fmt: skip
-"""``sink``: the sink that doesn't take the record; NULL if no sink can. ``epoch``: the epoch that read the record; 0: a
-batch of a consumer group did. ``window_start``, ``window_end``: the window of a late record; NULL for session windows.
-``_noted_at``: when the letter was written. ``_retry``: id of the run that retries, or has retried, the record.
-``_retried_epoch``, ``_retried_at``: the epoch that wrote the record, and when; NULL while the letter is open. A letter
-that is closed without a ``_retry`` was closed by a RESTORE of the table, as from that epoch on its record is read
-again; or by the epoch that read its record again and found it good, after the one that had set it aside had failed.
-``_table``: Delta's id of the table whose pipeline has set the record aside, of several tables the coordinator log's.
-NULL (nobody knows) and, written by earlier versions only, empty (two tables have): it counts as any table's."""
 
 
 class DeadLetters:
@@ -88,11 +79,11 @@ class DeadLetters:
         number = epoch.number if epoch.delivery == "transactional" else 0
         rows = identified(letters).selectExpr(
             f"{literal(self._pipeline)} AS pipeline", "sink", f"{int(number)}L AS epoch", "reason", "detail",
-            "key", "value", "headers", *_WINDOW, *COORDINATES, "current_timestamp() AS _noted_at",
-            *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _RETRIES.items()),
+            "key", "value", "headers", *WINDOW, *COORDINATES, "current_timestamp() AS _noted_at",
+            *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in RETRIES.items()),
             f"{literal(own[0])} AS _table" if own else "CAST(NULL AS STRING) AS _table",
         )  # fmt: skip
-        rows.createOrReplaceTempView(_SOURCE)
+        rows.createOrReplaceTempView(SOURCE)
         self._run(adding_sql(self.table.sql, own))
 
     def begin(self, retry: str, position: Offsets, *, noted_since: datetime | None = None) -> int:
@@ -112,7 +103,7 @@ class DeadLetters:
         self.make_ready()
         if not self._of():
             return 0
-        return self._count(f"_retried_epoch IS NULL AND {passed(position)} AND NOT {_is_of(self._of())}")
+        return self._count(f"_retried_epoch IS NULL AND {passed(position)} AND NOT {is_of(self._of())}")
 
     def older(self, position: Offsets, before: datetime) -> int:
         """Number of open letters of records before ``position`` that were written before a time."""
@@ -130,7 +121,7 @@ class DeadLetters:
         table has set aside too. Empty if it isn't known which table this is."""
         if not self._of():
             return ""
-        return f" AND {_is_of(self._of(), shared=shared)}"
+        return f" AND {is_of(self._of(), shared=shared)}"
 
     def own_sql(self, *, only_open: bool = False) -> str:
         """SQL that is true of the letters, or of the open ones, of this pipeline and table.
@@ -174,12 +165,12 @@ class DeadLetters:
         return self._records(f"_retry = {literal(retry)}")
 
     def _records(self, where: str) -> str:
-        return f"(SELECT DISTINCT {', '.join(_RECORD)} FROM {self.table.sql} WHERE {self._of_pipeline} AND {where})"
+        return f"(SELECT DISTINCT {', '.join(RECORD)} FROM {self.table.sql} WHERE {self._of_pipeline} AND {where})"
 
     def keep(self, letters: DataFrame, retry: str) -> None:
-        """Leave the marked letters of these records open, with the reason why the retry failed: one per record."""
-        letters.dropDuplicates([*_RECORD]).createOrReplaceTempView(_SOURCE)
-        self._run(keeping_sql(self.table.sql, self._pipeline, retry))
+        """Leave the marked letters of these records open, with the reasons why the retry failed."""
+        identified(letters).createOrReplaceTempView(SOURCE)
+        self._run(keeping_sql(self.table.sql, self._pipeline, retry, self._of()))
 
     def close(self, retry: str, epoch: int) -> int:
         """Close the letters that are still marked: ``epoch`` has written their records. Returns how many there are."""
@@ -329,55 +320,9 @@ class DeadLetters:
             return
         if not self.exists():
             self.table.create(no_rows(self.table.spark, COLUMNS).schema, self._layout)
-        if not set(_ADDED) <= set(self.table.schema.names):
-            self.table.add_columns(no_rows(self.table.spark, _ADDED).schema.fields)
+        if not set(ADDED) <= set(self.table.schema.names):
+            self.table.add_columns(no_rows(self.table.spark, ADDED).schema.fields)
         self._ready = True
-
-
-def _is_of(tables: Sequence[str], column: str = "_table", *, shared: bool = True) -> str:
-    """SQL that is true of a letter of these tables; with ``shared``, also of one that two tables have set aside
-    together, as earlier versions wrote it."""
-    names = [literal(table) for table in [*([""] if shared else []), *tables]]
-    return f"coalesce({column} IN ({', '.join(names)}), true)"
-
-
-def adding_sql(target: str, own: Sequence[str]) -> str:
-    """The MERGE that writes letters, from the view ``lakelock_dead_letters``.
-
-    ``target``: SQL of the table. ``own``: each ``_table`` of the pipeline's letters. Another table's letter of the same
-    record is another letter.
-    """
-    same = " AND ".join(f"t.{name} <=> s.{name}" for name in ("pipeline", *IDENTITY))
-    mine = f" AND {_is_of(own, 't._table')}" if own else ""
-    return "\n".join(
-        [
-            f"MERGE INTO {target} AS t",
-            f"USING {_SOURCE} AS s",
-            f"ON {same} AND (t._retried_epoch IS NULL OR t._retry IS NULL){mine}",
-            # The letter belongs to this epoch now: `take_back` leaves it alone.
-            "WHEN MATCHED AND (t.epoch <> s.epoch OR t._retried_epoch IS NOT NULL OR t._retry IS NOT NULL)",
-            "  THEN UPDATE SET epoch = s.epoch, _retry = NULL, _retried_epoch = NULL, _retried_at = NULL,",
-            "    _table = CASE WHEN t._retried_epoch IS NULL THEN t._table ELSE s._table END",
-            "WHEN NOT MATCHED",
-            # By name: a process of a later version may give the table a column that this one doesn't write.
-            f"  THEN INSERT ({', '.join(COLUMNS)})",
-            f"  VALUES ({', '.join(f's.{name}' for name in COLUMNS)})",
-        ]
-    )
-
-
-def keeping_sql(target: str, pipeline: str, retry: str) -> str:
-    """The MERGE that leaves marked letters open, from the same view; ``retry``: id of the run that marked them."""
-    same = " AND ".join(f"t.{name} = s.{name}" for name in _RECORD)
-    return "\n".join(
-        [
-            f"MERGE INTO {target} AS t",
-            f"USING {_SOURCE} AS s",
-            f"ON t.pipeline = {literal(pipeline)} AND t._retry = {literal(retry)} AND {same}",
-            "WHEN MATCHED",
-            "  THEN UPDATE SET sink = s.sink, reason = s.reason, detail = s.detail, _retry = NULL",
-        ]
-    )
 
 
 def identified(letters: DataFrame) -> DataFrame:
@@ -385,6 +330,6 @@ def identified(letters: DataFrame) -> DataFrame:
 
     A transform may make several rows from one record, and so several equal letters.
     """
-    missing = [name for name in _WINDOW if name not in letters.columns]
+    missing = [name for name in WINDOW if name not in letters.columns]
     rows = letters.selectExpr("*", *(f"CAST(NULL AS TIMESTAMP) AS {name}" for name in missing))
     return rows.dropDuplicates([*IDENTITY])

@@ -153,6 +153,17 @@ def test_a_record_has_a_letter_of_each_reason_that_its_rows_have(lake: Lake, top
     assert lake.sql(reasons, "letters") == [(1, "no_key"), (2, "no_key"), (2, "no_sequence")]
     found = verify(lake, "upsert", **options)
     assert str(found) == "exact: 2 expected, 2 found; 3 records = 1 for the table + 2 dead letters"
+    # A retry with the same file finds the same reasons, and a letter that it has no more, or twice, is mended.
+    for damage in (
+        "SELECT 1",
+        "UPDATE {t} SET reason = 'no_sequence' WHERE _offset = 2",
+        "DELETE FROM {t} WHERE _offset = 2 AND reason = 'no_key'",
+        "UPDATE {t} SET reason = 'unfit' WHERE _offset = 1",
+    ):
+        lake.sql(damage, "letters")
+        assert lake.pipeline("upsert", **options).retry_dead_letters().through == 0
+        assert lake.sql(reasons, "letters") == [(1, "no_key"), (2, "no_key"), (2, "no_sequence")]
+        assert str(verify(lake, "upsert", **options)) == str(found)
     columns = "pipeline, sink, key, value, headers, _topic, _partition, _offset, _timestamp"
     for offset in (1, 2):  # the first has another reason than its row, and the second is a copy
         copied = f"SELECT DISTINCT 'no_sequence', {columns} FROM {{t}} WHERE _offset = {offset}"

@@ -104,6 +104,9 @@ def test_a_rewind_gives_up_an_epoch_that_can_no_longer_be_completed(lake: Lake) 
     routed.send(("a", "x", 3), ("c", "v", 4), ("d", "w", 5))
     with dying_before_the_commit_of("d"):
         routed.run()
+    # A plan settles nothing: the next one still names the epoch.
+    plans = [Pipeline.from_options(routed.options()).rewind(to_epoch=1) for _ in range(2)]
+    assert [(plan.in_doubt, plan.done) for plan in plans] == [(2, False)] * 2
     changed = {"by": "if(kind = 'd', 'e', kind)", "sink": {"path": f"{lake.folder}/{{route}}", "type": "delta_append"}}
     with pytest.raises(Diverged):
         routed.run(route=changed)

@@ -11,7 +11,7 @@ from connector.config import parse
 from connector.engine import assembly
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.short_runs import appends_only
-from sinks.delta.dead_letters import COLUMNS
+from sinks.delta.letters_sql import COLUMNS
 from sinks.delta.table import DeltaTable
 from sinks.errors import UnsafeStore
 

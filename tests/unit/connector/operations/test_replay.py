@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import reduce
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
-from connector.config import DeltaSink, PipelineConfig, parse
+from connector.config import DeltaSink, PipelineConfig, load, parse, tables_of_letters
 from connector.fleet.files import PipelineFile
 from connector.fleet.rewind import replay_all
 from connector.operations.replay import into_new_tables, new_places, old_tables
 from connector.operations.rewind import WhereTo, one_goal
+from connector.operations.rewind_together import _tables
 from sinks.errors import ConfigurationError
 
 OPTIONS: dict[str, Any] = {
@@ -144,3 +150,96 @@ def test_parts_of_one_file_keep_off_each_others_tables() -> None:
     files = [PipelineFile(f"p.yaml#{config.name}", config) for config in parts]
     with pytest.raises(ConfigurationError, match="would lie in the folder of"):
         replay_all(files, "a/v2", lambda *_: pytest.fail("it was refused"))
+
+
+def test_the_one_table_of_a_file_that_names_a_log_is_replayed_without_it() -> None:
+    config = of(sinks=[TABLES[0]], on_bad_record="dead_letter", dead_letters={"path": "lake/dead"})
+    anew = into_new_tables(config, "new", None)
+    assert [sink.place for sink in anew.sinks] == ["new"]
+    # Letters that name the log are of the old table, and a replay closes none of them.
+    assert [table.place for table in tables_of_letters(anew)] == ["new"]
+    assert old_tables(config) == ["coordinator"]
+    with pytest.raises(ConfigurationError, match="would lie in the folder of"):
+        into_new_tables(of(sinks=[TABLES[0]], coordinator={"path": "log"}), "log/new", None)
+
+
+EVENTUAL: dict[str, Any] = {**OPTIONS, "together": "eventual", "sinks": TABLES}
+PER_TOPIC = {"for_each": "topic", "sink": {"type": "delta_append", "path": "lake/{topic}"}}
+SHOP_TOPIC = {"source": {**OPTIONS["source"], "topics": ["Shop.Orders", "t"]}}
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (EVENTUAL, "all"),
+        (EVENTUAL, "latest"),
+        ({**EVENTUAL, "sinks": [TABLES[0], {**TABLES[1], "part": "newest"}]}, "newest"),
+        ({**OPTIONS, "tables": PER_TOPIC}, "t"),
+        ({**OPTIONS, "tables": {**PER_TOPIC, "sink": {"type": "delta_append", "table": "shop.{topic}"}}}, "t"),
+    ],
+    ids=["of a path", "of a name", "with its part", "of a topic", "of a topic, by name"],
+)
+def test_the_file_as_the_command_says_has_the_table_and_the_name_of_one_part(
+    options: dict[str, Any], part: str, tmp_path: Path
+) -> None:
+    file, options = tmp_path / "shop.yaml", deepcopy(options)
+    file.write_text(yaml.safe_dump(options))
+    config = load(f"{file}#{part}")
+    for option, place in new_places(config, "lake/anew_v2").items():
+        *within, last = re.split(r"\.|\[(?=\d)", option.replace("]", ""))
+        at: Any = options
+        for name in within:
+            at = at[int(name)] if isinstance(at, list) else at.setdefault(name, {})
+        at[last] = yaml.safe_load(place)
+    for option in old_tables(config):
+        del options["sinks"][int(option[6])][option.rpartition(".")[2]]
+    file.write_text(yaml.safe_dump(options))
+    swapped = load(f"{file}#{part}")
+    assert (swapped.name, swapped.sinks[0].place) == (config.name, "lake/anew_v2")
+
+
+def test_topics_are_replayed_where_the_template_would_have_their_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, places = tmp_path / "shop.yaml", list[str]()
+    file.write_text(yaml.safe_dump({**OPTIONS, **SHOP_TOPIC, "tables": PER_TOPIC}))
+    files = [PipelineFile(f"{file}#{topic}", load(f"{file}#{topic}")) for topic in ("Shop.Orders", "t")]
+    monkeypatch.setattr("connector.fleet.rewind.one_session", lambda *_, **__: nullcontext(None))
+    monkeypatch.setattr("connector.fleet.rewind.isolated", nullcontext)
+    replay_all(files, "lake/v2", lambda _, place: places.append(place))
+    template = {**PER_TOPIC, "sink": {"type": "delta_append", "path": "lake/v2/{topic}"}}
+    file.write_text(yaml.safe_dump({**OPTIONS, **SHOP_TOPIC, "tables": template}))
+    assert places == [load(f"{file}#{topic}").sinks[0].place for topic in ("Shop.Orders", "t")]
+
+
+@pytest.mark.parametrize("into", ["lake/returns", "lake/returns/v2", "lake/latest/v2", "lake/latest"])
+def test_one_part_of_a_file_keeps_off_the_tables_of_the_others(into: str, tmp_path: Path) -> None:
+    file, name = tmp_path / "shop.yaml", into.split("/")[1]
+    source = {**OPTIONS["source"], "topics": ["orders", "returns"]}
+    options = (
+        {**OPTIONS, "source": source, "tables": PER_TOPIC}
+        if name == "returns"
+        else {**EVENTUAL, "sinks": [TABLES[0], {**TABLES[1], "table": None, "path": "lake/latest"}]}
+    )
+    file.write_text(yaml.safe_dump(options))
+    config = load(f"{file}#{'orders' if name == 'returns' else 'all'}")
+    with pytest.raises(ConfigurationError, match="Nothing was written"):
+        into_new_tables(config, into, None)
+    for beside in (f"lake/{name}_v2", "lake/v2"):
+        into_new_tables(config, beside, None)
+
+
+def test_a_file_of_parts_with_another_kind_of_sink_says_that_the_tables_alone_can(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(yaml.safe_dump({**EVENTUAL, "sinks": [*TABLES, {"type": "kafka_topic", "topic": "out"}]}))
+    files = [PipelineFile(f"{file}#{part}", load(f"{file}#{part}")) for part in ("all", "latest", "out")]
+    with pytest.raises(ConfigurationError, match=r"sinks\[2\].type is another kind of sink") as refused:
+        replay_all(files, "v2", lambda *_: pytest.fail("it was refused"))
+    assert f"name one whose sink is a table, '{file}#PART'" in refused.value.hint
+    of_topic: Any = SimpleNamespace(config=files[2].usable(), routes=None)
+    unused: Any = None
+    with pytest.raises(ConfigurationError, match="Nothing was changed") as refused:
+        list(_tables(of_topic, unused))
+    assert f"'{file}#PART'" in refused.value.hint
+    assert "all sinks" not in refused.value.message
+    into_new_tables(files[0].usable(), "v2", None)

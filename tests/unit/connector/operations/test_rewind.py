@@ -15,8 +15,17 @@ from connector.config import Fold, PipelineConfig
 from connector.engine import undo as undoing
 from connector.engine.fold import Folding
 from connector.engine.undo import undo, undo_on_read
-from connector.operations.rewind import Rewind, first_records, given_up, of_unsaid_column, planned, planned_from
-from connector.operations.rewind_together import _settled, version_before
+from connector.operations import rewind_together
+from connector.operations.rewind import (
+    Rewind,
+    WhereTo,
+    first_records,
+    given_up,
+    of_unsaid_column,
+    planned,
+    planned_from,
+)
+from connector.operations.rewind_together import _settled, rewound_together, version_before
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.recover import Remains, TopicsHeld
 from sinks.contract import Epoch, Position
@@ -271,6 +280,44 @@ def test_an_epoch_that_a_sink_refuses_is_given_up_and_one_that_may_pass_is_not(e
     ):
         with pytest.raises(type(other)):
             _settled(recovering(other), log)
+
+
+@pytest.mark.parametrize("agrees", [False, True])
+def test_the_plan_of_several_tables_alone_settles_nothing(agrees: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The epoch in doubt may be that of a run, which goes on."""
+    epoch = Epoch(
+        pipeline="p", number=3, owner="r", ranges=(), offsets=Offsets({A0: 9}), topics={}, read_to=None, expected=STOOD
+    )
+    row = Row(State.DECIDED, epoch, "r")
+    held, did = [LogHeld(1, row, row)], list[str]()
+
+    def recover(*, join: bool) -> None:
+        did.append("settled")
+        held.append(LogHeld(2, replace(row, state=State.DONE), row))
+
+    def planned(_: object, __: object, known: LogHeld, ___: object) -> Any:
+        goes_to = (2 if known.in_doubt is None else 1, {})
+        aim = SimpleNamespace(epoch=goes_to[0], epoch_after=lambda *_, **__: epoch)
+        plan = SimpleNamespace(position=STOOD)
+        return SimpleNamespace(plan=plan, known=known, goes_to=goes_to, aim=aim, tables={}, back={})
+
+    coordinator = SimpleNamespace(
+        recover=recover, tidied=lambda _: None, rewind=lambda *_, back_to: did.append(f"back to {back_to}")
+    )
+    assembly: Any = SimpleNamespace(
+        log=SimpleNamespace(read=lambda: held[-1]), coordinator=lambda _: coordinator, locations=(), routes=None,
+        run="me", config=SimpleNamespace(name="p"),
+    )  # fmt: skip
+    monkeypatch.setattr(rewind_together, "_planned", planned)
+    monkeypatch.setattr(rewind_together, "replace", lambda plan, **_: plan)
+
+    def confirm(_: object) -> bool:
+        did.append("asked")
+        return agrees
+
+    rewound_together(assembly, WhereTo(epoch=1), confirm=confirm, observe=lambda _: None)
+    # The goal may have moved with what was settled: it is asked for again.
+    assert did == (["asked", "settled", "asked", "back to 2"] if agrees else ["asked"])
 
 
 def test_what_others_have_committed_since_an_epoch_is_not_before_it() -> None:

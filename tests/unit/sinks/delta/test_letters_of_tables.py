@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from spark_in_sqlite import database
 
-from sinks.delta.dead_letters import COLUMNS, DeadLetters, adding_sql
+from sinks.delta.dead_letters import DeadLetters
+from sinks.delta.letters_sql import COLUMNS, adding_sql
 from sinks.offsets import Offsets, TopicPartition
 
 NAMES = list(COLUMNS)

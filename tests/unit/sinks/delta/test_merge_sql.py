@@ -20,9 +20,9 @@ from pyspark.sql.types import (
 
 from sinks.delta import bitemporal
 from sinks.delta.aggregate import Groups, adding
-from sinks.delta.dead_letters import adding_sql, keeping_sql
 from sinks.delta.history import merge_sql
 from sinks.delta.key_ranges import within_sql
+from sinks.delta.letters_sql import adding_sql, keeping_sql
 from sinks.delta.merge import Change, Merge
 from sinks.delta.moved import events_moved_sql
 from sinks.delta.recorded_columns import SYSTEM, RecordedColumns
@@ -189,7 +189,7 @@ def test_the_merges_of_dead_letters_are_the_ones_that_were_reviewed() -> None:
     merges = {
         "added": adding_sql("target", ["the log", "the table"]),
         "added by who doesn't know its table": adding_sql("target", []),
-        "kept open after a retry": keeping_sql("target", "pipeline", "a run"),
+        "kept open after a retry": keeping_sql("target", "pipeline", "a run", ["the table"]),
         "tombstones of the marked letters": forgetting_sql("target", "(SELECT ...)"),
         "tombstones of retries that were undone": forgetting_sql("target", "(SELECT ...)", but_copies=True),
     }
