@@ -14,6 +14,7 @@ from connector.config import PipelineConfig
 from connector.delivery.ports import Work
 from connector.display import Line, Page, Shown
 from connector.engine.assembly import Assembly
+from connector.engine.settled import without_query
 from connector.protocol.recover import Starts, TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from connector.protocol.steps import Observer
@@ -291,7 +292,7 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
     if confirm(plan):
         for location in assembly.locations:
             require_conditional_writes(assembly.spark, location)
-        work = assembly.work(observe, topics=assembly.source)
+        work = without_query(assembly).work(observe, topics=assembly.source)
         rewind(plan, assembly.table.table, work, restored=assembly.look_back)
         return replace(plan, done=True)
     return plan
