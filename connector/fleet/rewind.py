@@ -16,7 +16,7 @@ from connector.operations.replay import into_new_tables, refuse_old_places
 from connector.operations.rewind import Rewind
 from connector.pipeline import Pipeline
 from connector.spark.session import isolated
-from sinks.errors import ConfigurationError, OffsetsLost
+from sinks.errors import ConfigurationError, LakelockError, OffsetsLost
 
 
 def rewind_all(
@@ -42,10 +42,16 @@ def rewind_all(
                 raise type(error)(told, hint=error.hint) from None
         if not confirm(plans):
             return plans
-        return {
-            name: pipeline.rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss, confirm=True)
-            for name, pipeline in pipelines.items()
-        }
+        done: dict[str, Rewind] = {}
+        for name, pipeline in pipelines.items():
+            try:
+                done[name] = pipeline.rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss, confirm=True)
+            except LakelockError as error:
+                back = ", ".join(done) or "none"
+                error.message = f"{name}: {error.message} Of these pipelines have gone back: {back}."
+                error.hint = f"{error.hint} Give the same command again for the others.".strip()
+                raise
+        return done
 
 
 def replay_all(
@@ -53,9 +59,11 @@ def replay_all(
     into: str,
     replay: Callable[[Pipeline, str], None],
     *,
+    failed: Callable[[str, Exception], None],
     debug: bool = False,
 ) -> None:
-    """Replay each of these pipelines into a folder of its own. ``replay``: does it for one, and a path.
+    """Replay each of these pipelines into a folder of its own. ``replay``: does it for one, and a path. ``failed``: is
+    told of one that couldn't be, by its name; the others are replayed all the same.
 
     Raises ConfigurationError before the first one if a new table would lie in the folder of an old one, or around it.
     """
@@ -65,7 +73,10 @@ def replay_all(
     refuse_old_places(new, configs)
     with _opened(files, "replay", debug) as pipelines:
         for name, pipeline in pipelines.items():
-            replay(pipeline, f"{into}/{parts[name]}")
+            try:
+                replay(pipeline, f"{into}/{parts[name]}")
+            except Exception as error:  # Spark has errors of its own
+                failed(name, error)
 
 
 @contextmanager

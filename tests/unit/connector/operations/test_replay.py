@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import deepcopy
-from functools import reduce
+from datetime import datetime, timezone
+from functools import partial, reduce
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from connector.config import DeltaSink, PipelineConfig, parse
+from connector.fleet import rewind as fleet
 from connector.fleet.files import PipelineFile
-from connector.fleet.rewind import replay_all
+from connector.fleet.rewind import replay_all, rewind_all
 from connector.operations.replay import into_new_tables, new_places, old_tables
 from connector.operations.rewind import WhereTo, one_goal
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, SchemaMismatch
 
 OPTIONS: dict[str, Any] = {
     "name": "shop",
@@ -143,4 +147,42 @@ def test_parts_of_one_file_keep_off_each_others_tables() -> None:
     parts = [of(name=name, sinks=[{"type": "delta_append", "path": name}], coordinator=None) for name in ("a", "b")]
     files = [PipelineFile(f"p.yaml#{config.name}", config) for config in parts]
     with pytest.raises(ConfigurationError, match="would lie in the folder of"):
-        replay_all(files, "a/v2", lambda *_: pytest.fail("it was refused"))
+        replay_all(files, "a/v2", lambda *_: pytest.fail("it was refused"), failed=lambda *_: None)
+
+
+@pytest.fixture
+def pipelines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Those of a file, by their names. The second one can't do what it is asked for."""
+    broken = SchemaMismatch("Another run is at work.", hint="Wait.")
+
+    def rewind(name: str, *, confirm: bool = False, **_: Any) -> str:
+        if confirm and name == "b":
+            raise broken
+        return name
+
+    found: dict[str, Any] = {name: SimpleNamespace(rewind=partial(rewind, name)) for name in ("a", "b", "c")}
+    monkeypatch.setattr(fleet, "_opened", lambda *_: nullcontext(found))
+    return found
+
+
+def test_a_part_that_cannot_be_replayed_keeps_no_other_from_it(pipelines: dict[str, Any]) -> None:
+    parts = [of(name=name, sinks=[{"type": "delta_append", "path": name}], coordinator=None) for name in pipelines]
+    files = [PipelineFile(f"p.yaml#{config.name}", config) for config in parts]
+    did: list[str] = []
+
+    def replay(pipeline: Any, path: str) -> None:
+        if pipeline is pipelines["b"]:
+            raise ValueError(path)
+        did.append(path)
+
+    failed: list[tuple[str, str]] = []
+    replay_all(files, "v2", replay, failed=lambda name, error: failed.append((name, str(error))))
+    assert did == ["v2/a", "v2/c"]
+    assert failed == [("b", "v2/b")]
+
+
+def test_a_part_that_cannot_go_back_is_named_with_those_that_have(pipelines: dict[str, Any]) -> None:
+    with pytest.raises(SchemaMismatch) as raised:
+        rewind_all([], datetime.now(timezone.utc), confirm=lambda plans: list(plans) == [*pipelines])
+    assert raised.value.message == "b: Another run is at work. Of these pipelines have gone back: a."
+    assert raised.value.hint == "Wait. Give the same command again for the others."
