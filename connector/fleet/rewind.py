@@ -7,16 +7,19 @@ command again takes them back, too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
 from connector.fleet.files import PipelineFile, one_session
 from connector.operations.replay import into_new_tables, refuse_old_places
-from connector.operations.rewind import Rewind
+from connector.operations.rewind import NothingToRewind, Rewind
 from connector.pipeline import Pipeline
 from connector.spark.session import isolated
-from sinks.errors import ConfigurationError, LakelockError, OffsetsLost
+from sinks.errors import ConfigurationError, LakelockError, NoRecordYet, OffsetsLost
+
+log = logging.getLogger("lakelock.rewind")
 
 
 def rewind_all(
@@ -29,23 +32,30 @@ def rewind_all(
 ) -> Mapping[str, Rewind]:
     """Take the tables of all these pipelines back to before a time. ``confirm`` gets all plans, and says whether to.
 
-    ``allow_data_loss``: see ``Pipeline.rewind``. Raises ConfigurationError or OffsetsLost, with the name of the
-    pipeline, if one of them can't go back. Then nothing was changed.
+    One that has nothing to take back is passed by. ``allow_data_loss``: see ``Pipeline.rewind``. Raises
+    ConfigurationError or OffsetsLost, with the name of the pipeline, if one of them can't go back. Then nothing was
+    changed.
     """
     with _opened(files, "rewind", debug) as pipelines:
-        plans = {}
+        plans, nothing = {}, None
         for name, pipeline in pipelines.items():
             try:
                 plans[name] = pipeline.rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss)
+            except (NoRecordYet, NothingToRewind) as error:  # as of a topic that has just appeared
+                log.warning("%s: %s It is passed by.", name, error.message)
+                nothing = error
             except (ConfigurationError, OffsetsLost) as error:
                 told = f"{name}: {error.message} Nothing was changed, in no table."
                 raise type(error)(told, hint=error.hint) from None
+        if nothing is not None and not plans:
+            raise nothing
         if not confirm(plans):
             return plans
         done: dict[str, Rewind] = {}
-        for name, pipeline in pipelines.items():
+        for name in plans:
+            rewind = pipelines[name].rewind
             try:
-                done[name] = pipeline.rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss, confirm=True)
+                done[name] = rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss, confirm=True)
             except LakelockError as error:
                 back = ", ".join(done) or "none"
                 error.message = f"{name}: {error.message} Of these pipelines have gone back: {back}."

@@ -52,6 +52,10 @@ _GIVEN_UP = (
 )
 
 
+class NothingToRewind(ConfigurationError):
+    """The table holds no epoch of the pipeline."""
+
+
 @dataclass(frozen=True)
 class WhereTo:
     """Where a rewind is to go: one of the first three."""
@@ -144,7 +148,9 @@ def planned(
     Raises ConfigurationError if there is no such version or its offsets are in a consumer group, and OffsetsLost if
     some of the records can't be read again (see ``planned_from``).
     """
-    if position is None or position.version is None:
+    if position is None:
+        raise NothingToRewind("The table holds no epoch of this pipeline: there is nothing to rewind.")
+    if position.version is None:
         raise ConfigurationError("The table holds no epoch of this pipeline: there is nothing to rewind.")
     if position.delivery != "transactional":
         raise ConfigurationError(

@@ -16,8 +16,8 @@ from connector.fleet import rewind as fleet
 from connector.fleet.files import PipelineFile
 from connector.fleet.rewind import replay_all, rewind_all
 from connector.operations.replay import into_new_tables, new_places, old_tables
-from connector.operations.rewind import WhereTo, one_goal
-from sinks.errors import ConfigurationError, SchemaMismatch
+from connector.operations.rewind import NothingToRewind, WhereTo, one_goal
+from sinks.errors import ConfigurationError, NoRecordYet, SchemaMismatch
 
 OPTIONS: dict[str, Any] = {
     "name": "shop",
@@ -186,3 +186,19 @@ def test_a_part_that_cannot_go_back_is_named_with_those_that_have(pipelines: dic
         rewind_all([], datetime.now(timezone.utc), confirm=lambda plans: list(plans) == [*pipelines])
     assert raised.value.message == "b: Another run is at work. Of these pipelines have gone back: a."
     assert raised.value.hint == "Wait. Give the same command again for the others."
+
+
+@pytest.mark.parametrize("why", [NoRecordYet("no record yet"), NothingToRewind("no epoch")])
+def test_a_part_without_an_epoch_keeps_no_other_from_going_back(
+    pipelines: dict[str, Any], why: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def empty(**_: Any) -> None:
+        raise why
+
+    pipelines["b"] = SimpleNamespace(rewind=empty)
+    with caplog.at_level("WARNING", "lakelock.rewind"):
+        assert [*rewind_all([], datetime.now(timezone.utc), confirm=lambda _: True)] == ["a", "c"]
+    assert [record.getMessage() for record in caplog.records] == [f"b: {why} It is passed by."]
+    pipelines["a"] = pipelines["c"] = pipelines["b"]
+    with pytest.raises(type(why)):
+        rewind_all([], datetime.now(timezone.utc), confirm=lambda _: True)
