@@ -132,9 +132,12 @@ def _maintained(
     policy = config.maintain
     with given_or_new(given, config, config.name, debug=debug) as spark:
         log = _log(config, spark)
-        needed_by = None
+
+        def needed_by() -> int | None:
+            """Asked again for each table: all of them may take hours, and a rewind may be decided meanwhile."""
+            return needs_old_files(log.read().in_doubt) if log is not None and log.exists() else None
+
         if log is not None and log.exists():
-            needed_by = needs_old_files(log.read().in_doubt)
             if not dry_run:
                 require_conditional_writes(spark, log.location)
             if policy.leftovers:

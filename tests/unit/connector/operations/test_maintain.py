@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from connector.operations import maintain as maintaining
 from connector.operations.maintain import Maintained, maintain, needs_old_files
 from connector.protocol.decided import Row, State
 from sinks.contract import Epoch
+from sinks.delta import maintenance
 from sinks.delta.maintenance import Upkeep
 from sinks.offsets import Offsets
 
@@ -72,3 +74,22 @@ def test_a_table_that_cannot_be_maintained_keeps_no_other_from_it(
         maintain(CONFIG)
     assert did == ["a", "c"]
     assert [record.getMessage() for record in caplog.records] == ["'b' couldn't be maintained: files are gone"]
+
+
+@pytest.mark.parametrize(("doubts", "unused", "needs"), [([None, None], 5, None), ([7], None, 7), ([None, 7], None, 7)])
+def test_whether_an_epoch_needs_old_files_is_asked_right_before_they_are_removed(
+    doubts: list[int | None], unused: int | None, needs: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables of a route take hours, and a rewind may be decided and killed meanwhile."""
+    did: list[str] = []
+
+    def sql(text: str) -> Any:
+        did.append(text)
+        return SimpleNamespace(count=lambda: 5, collect=list)
+
+    monkeypatch.setattr(maintenance, "_files", lambda _: (9, 100, 0))
+    detail = SimpleNamespace(file_retention=timedelta(days=7))
+    table: Any = SimpleNamespace(label="t", sql="t", detail=lambda: detail, spark=SimpleNamespace(sql=sql))
+    done = maintenance.upkeep(table, rehearse=False, needed_by=lambda: doubts.pop(0))
+    assert (done.unused, done.needed_by) == (unused, needs)
+    assert ("VACUUM t" in did) is (unused is not None)
