@@ -20,7 +20,7 @@ from connector.delivery.limit import EpochLimit
 from connector.delivery.ports import Delivered, Work
 from connector.engine.assembly import Assembly, assembled
 from connector.engine.in_group import run_in_group
-from connector.engine.settled import settled_first
+from connector.engine.settled import settled_first, without_query
 from connector.operations.accept import accepted, accepted_together
 from connector.operations.check import checked
 from connector.operations.checked import Checked
@@ -315,7 +315,7 @@ class Pipeline:
             )
         with self._assembled() as assembly:
             assembly.make_ready()
-            return assembly.coordinator(all_of(observers)).recover(join=False)
+            return without_query(assembly).coordinator(all_of(observers)).recover(join=False)
 
     def check(self) -> Checked:
         """Find out everything that a run would find out before its first commit, with a few records of each topic.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
 from connector.audit.functions import Recomputed, recomputed
+from connector.audit.in_both import in_the_order_of
 from connector.audit.late import apart_from_late, judged_letters
 from connector.audit.records import PLACE, PROBLEM, RAW, Records, beyond
 from connector.audit.rows import check_columns
@@ -120,6 +121,7 @@ def _table_groups(
     types = {field.name: field.dataType.simpleString() for field in records.columns}
     windows = _WINDOWS if sink.window else {}
     wanted = {**{name: types.get(name) for name in sink.group_by}, **windows, **dict.fromkeys(parts)}
+    rows = in_the_order_of(records.columns, rows, sink.group_by)
     check_columns(rows, wanted)
     return rows.select(
         *(F.col(identifier(name)).alias(f"r_k{index}") for index, name in enumerate(sink.group_by)),

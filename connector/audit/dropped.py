@@ -6,7 +6,7 @@ columns that a table has got from fields of JSON, which no schema has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from connector.audit.protobuf_schema import grown
@@ -29,6 +29,23 @@ def takes(table: DataType | None, *, grows: bool = False, under: str = "") -> Ta
         return not own and (grows or (f"{under}.{path}" if under else path).lower() in there)
 
     return takes
+
+
+def of_groups(table: StructType | None, group_by: Sequence[str]) -> StructType:
+    """The columns of an aggregate's table that say which group a record is of."""
+    from pyspark.sql.types import StructType
+
+    groups = {name.lower() for name in group_by}
+    return StructType([each for each in table or () if each.name.lower() in groups])
+
+
+def in_groups(table: StructType, *, reshaped: bool) -> Takes:
+    """The same for an aggregate: a STRUCT among its groups has exactly the fields that it has in the table.
+
+    ``table``: its ``of_groups``; ``reshaped``: whether steps or a transform make columns, which aren't fields then.
+    """
+    held = takes(table)
+    return lambda path: held(path) and ("." in path or not reshaped)
 
 
 def of_event(takes: Takes) -> Takes:

@@ -129,10 +129,12 @@ def _of_flow(config: PipelineConfig, table: StructType | None) -> Forms:
         topics = (topics.pattern,)  # then the file names the subject
     # Steps and a transform name the columns themselves: what the records get more isn't in the table.
     grows = config.on_new_column == "add" and not config.reshaped
-    if isinstance(config.sinks[0], DeltaAggregateSink):
-        table = None  # its columns aren't those of records
+    sink, takes = config.sinks[0], dropped.takes(table, grows=grows)
     gained = dropped.readable(table) if table is not None and learns_columns(config) else None
-    option, takes = config.schema_option.rpartition(".")[0], dropped.takes(table, grows=grows)
+    if isinstance(sink, DeltaAggregateSink):  # its other columns are results
+        gained, table = None, dropped.of_groups(table, sink.group_by)
+        takes = dropped.in_groups(table, reshaped=config.reshaped)
+    option = config.schema_option.rpartition(".")[0]
     # A route says which types its tables take, and nobody which other subjects the topics of a pattern have.
     judged = () if config.route is not None or isinstance(config.source.topics, TopicPattern) else topics
     key = _form("key", config.key, topics, dropped.takes(table, under="_key")) if config.key is not None else None

@@ -147,6 +147,31 @@ def brought(value: str, kind: DataType, wanted: DataType, depth: int = 0) -> str
     return f"CAST({value} AS {sql_type(wanted)})"
 
 
+def in_the_order_of(columns: StructType, rows: DataFrame, names: Collection[str]) -> DataFrame:
+    """The rows, whose columns of these ``names`` have the fields of their STRUCTs in the order of ``columns``. One that
+    differs in more stays as it is."""
+    from pyspark.sql import functions as F
+
+    there = {part.name.lower(): part for part in rows.schema}
+    changed = {}
+    for part in columns:
+        mine = there.get(part.name.lower())
+        if mine is None or part.name not in names or _same(mine.dataType, part.dataType):
+            continue
+        if _in_any_order(mine.dataType) == _in_any_order(part.dataType):
+            changed[mine.name] = F.expr(brought(identifier(mine.name), mine.dataType, part.dataType))
+    return rows.withColumns(changed) if changed else rows
+
+
+def _in_any_order(kind: DataType) -> str:
+    """The same text for types that differ only in the order of fields and the case of their names."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(sorted(f'{part.name.lower()}: {_in_any_order(part.dataType)}' for part in kind))}>"
+    return f"ARRAY<{_in_any_order(kind.elementType)}>" if isinstance(kind, ArrayType) else sql_type(kind).lower()
+
+
 def null(kind: DataType) -> str:
     """SQL of a null of this type."""
     return f"CAST(NULL AS {sql_type(kind)})"

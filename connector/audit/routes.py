@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from connector.audit.claim import Bounds, Claim, Logged, Metadata, bounds, metadata, unchecked
 from connector.audit.counted import counted
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lakelock.audit")
 
+AuditOne: TypeAlias = Callable[[PipelineConfig, Logged | None], Audit | None]
+"""Audits one table, up to these offsets at least; None: up to where the table says. Returns None for a table that it
+has found to be none: the others are audited all the same."""
 _SHOWN = 5
 _BEHIND = (
     "The table is behind the epoch that is in all tables which the coordinator log knows: it is still catching up, or "
@@ -84,13 +87,13 @@ class _Log:
 
 def audit_sinks(
     config: PipelineConfig,
-    audit: Callable[[PipelineConfig, Logged | None], Audit],
+    audit: AuditOne,
     tables: Iterable[int],
     *,
     debug: bool = False,
     given: SparkSession | None = None,
 ) -> list[Audit]:
-    """Audit the tables of a pipeline of several sinks. ``audit``: as below; None: up to where the table says.
+    """Audit the tables of a pipeline of several sinks.
 
     ``tables``: their indexes in ``sinks``. A table that the log doesn't know, as it is still catching up, claims what
     it says itself, and isn't exact before it is as far as the others. ``given``: the session of the log. Raises what
@@ -101,18 +104,20 @@ def audit_sinks(
         before = _log(config, spark)
         done = before.done
 
-        def audited(alone: PipelineConfig) -> Audit:
+        def audited(alone: PipelineConfig) -> Audit | None:
             place = alone.sinks[0].place
             if done is not None and place in done.tables:
                 return audit(alone, done.of(place))
             found = audit(alone, None)
+            if found is None:
+                return None
             if done is None:
                 return _without(found, f"{_no_epoch(config)} So nothing says whether the tables are at one epoch.")
             note = f"The coordinator log doesn't know {place!r}, which claims what its own commits say."
             found = replace(found, notes=[*found.notes, note])
             return _without(found, _BEHIND) if behind(found.claim, done.stands) else found
 
-        found = [audited(alone) for alone in map(config.alone, tables)]
+        found = [each for alone in map(config.alone, tables) if (each := audited(alone)) is not None]
         return before.doubted(_log(config, spark), found)
 
 
@@ -132,14 +137,13 @@ def _noted(found: Audit, note: str | None) -> Audit:
 
 def audit_routes(
     config: PipelineConfig,
-    audit: Callable[[PipelineConfig, Logged | None], Audit],
+    audit: AuditOne,
     *,
     say: Callable[[str], None] = log.info,
     debug: bool = False,
     given: SparkSession | None = None,
 ) -> list[Audit]:
-    """Audit every table of a route. ``audit``: audits one of them, up to these offsets at least.
-    ``given``: the session of the log.
+    """Audit every table of a route. ``given``: the session of the log.
 
     If records name tables that aren't there, or if there is no table, one more audit counts them as lost. Raises what
     ``audit`` raises, and ConfigurationError if no epoch is known.
@@ -153,7 +157,8 @@ def audit_routes(
         assert config.route is not None
         misnamed = config.route.misnamed(done.tables, done.tables)
         logged = {table: replace(done.of(table), missed=done.stands.missed) for table in done.tables}
-        found = [_noted(audit(config.routed(table), of), misnamed.get(table)) for table, of in logged.items()]
+        audits = {table: audit(config.routed(table), of) for table, of in logged.items()}
+        found = [_noted(each, misnamed.get(table)) for table, each in audits.items() if each is not None]
         found = before.doubted(_log(config, spark), found)
         missing = _without_table(config, spark, done, say)
     return [*found, missing] if missing is not None else found

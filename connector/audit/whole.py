@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from connector.audit import Audit, audit
@@ -13,7 +13,7 @@ from connector.audit.routes import audit_routes, audit_sinks
 from connector.audit.verdict import Verdict
 from connector.config import DeltaPlace, PipelineConfig
 from connector.display import Line, Page, Shown
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, LakelockError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,11 +30,13 @@ class Verification(Shown):
     tables: Sequence[Audit]
     not_audited: Sequence[str] = ()
     """The places of sinks that are no tables."""
+    failed: Mapping[str, LakelockError] = field(default_factory=dict)
+    """Of several tables, the places of those that couldn't be audited, and why not."""
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all tables. UNKNOWN if none was compared."""
-        found = {table.verdict for table in self.tables}
+        """The worst verdict of all tables. UNKNOWN if none was compared, or if one couldn't be."""
+        found = {table.verdict for table in self.tables} | ({Verdict.UNKNOWN} if self.failed else set())
         return next((verdict for verdict in _WORST_FIRST if verdict in found), Verdict.UNKNOWN)
 
     @property
@@ -42,9 +44,17 @@ class Verification(Shown):
         """Whether every table is exact."""
         return self.verdict is Verdict.EXACT
 
+    @property
+    def exit_code(self) -> int:
+        """That of the command: what is wrong before what couldn't be audited, and that before what isn't known."""
+        if self.failed and self.verdict is not Verdict.NOT_EXACT:
+            return max(error.exit_code for error in self.failed.values())
+        return self.verdict.exit_code
+
     def page(self) -> Page:
-        """The page of each table, and the sinks that aren't audited."""
+        """The page of each table, those that couldn't be audited, and the sinks that aren't."""
         blocks = [block for table in self.tables for block in table.page().blocks]
+        blocks += [Line("", f"{place} couldn't be audited: {error.message}") for place, error in self.failed.items()]
         if self.not_audited:
             blocks.append(Line("", f"not audited, because they are no tables: {', '.join(self.not_audited)}"))
         return Page(blocks)
@@ -52,7 +62,8 @@ class Verification(Shown):
     def to_dict(self) -> dict[str, Any]:
         """For ``--json``, of a pipeline with several sinks."""
         tables = [table.to_dict() for table in self.tables]
-        return {"ok": self.ok, "tables": tables, "not_audited": list(self.not_audited)}
+        failed = {"failed": {place: error.message for place, error in self.failed.items()}} if self.failed else {}
+        return {"ok": self.ok, "tables": tables, "not_audited": list(self.not_audited), **failed}
 
 
 def verify(
@@ -66,12 +77,17 @@ def verify(
     """Audit every table of a pipeline. Changes nothing. ``version``: that of the only table; None: the newest.
 
     ``say`` is told what is being done. ``spark``: the session whose settings and catalogs count; None: the active one,
-    or one of its own. Raises what ``audit`` raises, and ConfigurationError if there is no table, or several and a
-    version.
+    or one of its own. Raises what ``audit`` raises, unless another table could be audited, and ConfigurationError
+    if there is no table, or several and a version.
     """
+    failed: dict[str, LakelockError] = {}
 
-    def one(alone: PipelineConfig, upto: Logged | None = None) -> Audit:
-        return audit(alone, version, upto=upto, say=say, debug=debug, given=spark)
+    def one(alone: PipelineConfig, upto: Logged | None = None) -> Audit | None:
+        try:
+            return audit(alone, version, upto=upto, say=say, debug=debug, given=spark)
+        except LakelockError as error:
+            failed[alone.sinks[0].place] = error
+            return None
 
     tables = [index for index, sink in enumerate(config.sinks) if isinstance(sink, DeltaPlace)]
     if version is not None and (len(tables) > 1 or config.route is not None):
@@ -83,5 +99,7 @@ def verify(
     elif config.two_phase and version is None:
         audits = audit_sinks(config, one, tables, debug=debug, given=spark)
     else:
-        audits = [one(config.alone(index)) for index in tables]
-    return Verification(audits, [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)])
+        audits = [found for index in tables if (found := one(config.alone(index))) is not None]
+    if failed and not audits:
+        raise next(iter(failed.values()))
+    return Verification(audits, [sink.place for sink in config.sinks if not isinstance(sink, DeltaPlace)], failed)

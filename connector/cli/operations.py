@@ -23,11 +23,14 @@ from connector.cli.console import (
     LogFormat,
     LogLevel,
     Set,
+    err,
     out,
     reported,
+    say_error,
     say_line,
     stop_on_signal,
     watched,
+    worst,
 )
 from connector.cli.several import each
 from connector.cli.tables import (
@@ -276,10 +279,20 @@ def replay(
             else:
                 say_line(f"{name}: {written} {_swap(pipeline.config, path, file)}")
 
+        codes: list[int] = []
+
+        def failed(name: str, error: Exception) -> None:
+            if debug:
+                err.print_exception()
+            say_error(error, name)
+            codes.append(getattr(error, "exit_code", 1))
+
         if has_several(file):
-            replay_all(read([file], set_), into, replayed, debug=debug)
+            replay_all(read([file], set_), into, replayed, failed=failed, debug=debug)
         else:
             replayed(Pipeline.from_file(file, set_, debug=debug), into)
+        if codes:
+            raise typer.Exit(worst([*codes, *([1] if unfinished else [])]))
         if unfinished:
             # Not 0, as a stopped run has: a script must not put half of a table in the old one's place.
             raise typer.Exit(1)

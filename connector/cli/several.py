@@ -16,7 +16,7 @@ from connector.config import PipelineConfig, has_several, load
 from connector.fleet.files import one_session, pipeline_files, read, without_clashes
 from connector.fleet.run import Fleet, exit_code, state
 from connector.telemetry.run_report import EXIT_CODES, RunReport, write
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, NoRecordYet
 from sinks.plurals import plural
 
 log = logging.getLogger("lakelock.report")
@@ -104,7 +104,8 @@ def each(
 ) -> None:
     """Do something with each pipeline: of several one after the other, with one Spark session, each under a heading.
 
-    A fault stops only its own. Raises typer.Exit with the worst exit code at the end, unless all are 0.
+    A fault stops only its own. Raises typer.Exit with the worst exit code at the end, unless all are 0. That a topic
+    has no record yet is said, and is no fault.
     """
     if is_one(files):
         act(load(files[0], overrides))
@@ -120,6 +121,8 @@ def each(
                 act(file.usable())
             except typer.Exit as end:
                 codes.append(end.exit_code)
+            except NoRecordYet as nothing:  # as for a run: its table is made with the first records
+                say_error(nothing, file.name if heading else "")
             except Exception as error:
                 if debug:
                     err.print_exception()

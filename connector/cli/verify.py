@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from connector.cli.console import Debug, File, Files, Json, Set, err, out, reported
+from connector.cli.console import Debug, File, Files, Json, Set, err, out, reported, say_error
 from connector.cli.several import each, is_one
 from connector.config import PipelineConfig
 from connector.display import print_page
@@ -52,10 +52,12 @@ def _verify_one(config: PipelineConfig, version: int | None, *, json_: bool, deb
             print_page(table.page(), out)
     if found.not_audited:
         say(f"not audited, because they are no tables: {', '.join(found.not_audited)}")
+    for place, error in found.failed.items():
+        say_error(error, place)
     if json_:
         fields = found.to_dict() if config.two_phase else found.tables[0].to_dict()
         sys.stdout.write(json.dumps(fields) + "\n")
-    if code := found.verdict.exit_code:
+    if code := found.exit_code:
         raise typer.Exit(code)
 
 

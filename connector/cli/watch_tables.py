@@ -29,7 +29,8 @@ def statuses_table(statuses: Sequence[tuple[PipelineFile, Status | Fault]], now:
     faults = []
     for pipeline, status in statuses:
         if isinstance(status, Fault):
-            table.add_row(escape(pipeline.name), "[red]can't be read[/]", "", "", "", "")
+            word = "[red]can't be read[/]" if status.exit_code else "no record yet"
+            table.add_row(escape(pipeline.name), word, "", "", "", "")
             # The error of a file begins with its path.
             told = status.message.removeprefix(f"{pipeline.file} ")
             between = ": " if told == status.message else " "

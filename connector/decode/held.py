@@ -73,6 +73,10 @@ def lacks(fields: Sequence[str], of: str, part: str) -> str | None:
     """Why records can't be read that have these fields, which ``of`` lacks. None: there are none."""
     if not fields:
         return None
-    # The option is about the fields of a value.
-    how = "; on_new_column: add keeps such fields, ignore leaves them out" if part == "value" else ""
+    # The option is about the fields of a value. Those of a key say which row is meant.
+    hints = {
+        "value": "; on_new_column: add keeps such fields, ignore leaves them out",
+        "key": "; the key's schema_file, schema or descriptor_file says which fields tell rows apart",
+    }
+    how = hints.get(part, "")
     return f"has fields that {of} lacks: {', '.join(fields)}{how}"

@@ -59,7 +59,7 @@ def shape(
     texts |= {f"{_TYPE}{name}": kind for name, kind in types.items()}
     if _depends_on_the_zone(config, sink, rows, columns):
         texts[ZONE] = "UTC" if _UTC.fullmatch(zone) else zone
-    return Shape(config.name, partial(_told, sink), texts)
+    return Shape(config.name, partial(_told, sink), texts, _keeping(sink, rows.names))
 
 
 def _told(sink: DeltaSink, name: str) -> str:
@@ -102,11 +102,22 @@ def _columns(sink: DeltaSink, names: list[str]) -> dict[str, Text]:
     """
     if not isinstance(sink, KeyedSink):
         return {}
-    values = [name for name in table_columns(names, sink) if name not in sink.key]
+    values = _values(sink, names)
     if isinstance(sink, DeltaUpsertSink):
         return {FILLED: [name for name in values if not _keeps_older(sink, name)]}
     assert isinstance(sink, DeltaHistorySink)
     return {} if sink.track_history_column_list is not None else {TRACKED: tracked(sink, values)}
+
+
+def _values(sink: KeyedSink, names: list[str]) -> list[str]:
+    return [name for name in table_columns(names, sink) if name not in sink.key]
+
+
+def _keeping(sink: DeltaSink, names: list[str]) -> list[str]:
+    """The columns in which an update keeps the value of an older one. ``names``: those of the records."""
+    if not isinstance(sink, DeltaUpsertSink):
+        return []
+    return [name for name in _values(sink, names) if _keeps_older(sink, name)]
 
 
 def _keeps_older(sink: DeltaUpsertSink, name: str) -> bool:

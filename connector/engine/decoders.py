@@ -207,7 +207,7 @@ def _formats(
     # Steps and a transform make columns of their own: a column of the table isn't a field of the records.
     learns = config.on_new_column != "add" or not config.reshaped
     of_fields = [number for number, sink in enumerate(config.sinks) if not isinstance(sink, DeltaAggregateSink)]
-    held = _held([table for number, table in tables.items() if number in of_fields])
+    held = _held([table for number, table in tables.items() if number in of_fields]) | _held_of_groups(config, tables)
     # The columns of groups are named by the file, whatever other fields the records have.
     on_new_column = config.on_new_column if of_fields or config.on_new_column == "fail" else "ignore"
     unknown = on_new_column if learns else None
@@ -338,6 +338,22 @@ def _held(tables: Iterable[DeltaTable]) -> frozenset[str]:
         if detail is not None:
             found.update(paths(table.schema))
             found.difference_update(name.lower() for name in (*detail.generated, *detail.identities))
+    return frozenset(found)
+
+
+def _held_of_groups(config: PipelineConfig, tables: Mapping[int, DeltaTable]) -> frozenset[str]:
+    """The paths of what the tables of aggregates have columns for, of the columns that say which group a record is of.
+    Their other columns are results.
+
+    Of a STRUCT that is such a column no field may be left out. Where steps or a transform make columns, one of that
+    name isn't a field of the records, and only what is inside counts.
+    """
+    found: set[str] = set()
+    for number, table in tables.items():
+        sink = config.sinks[number]
+        groups = {name.lower() for name in sink.group_by} if isinstance(sink, DeltaAggregateSink) else ()
+        of_groups = [path for path in (_held([table]) if groups else ()) if path.partition(".")[0] in groups]
+        found.update(path for path in of_groups if "." in path or not config.reshaped)
     return frozenset(found)
 
 

@@ -1,14 +1,25 @@
-"""An epoch in doubt comes first: the newest schemas of its decision aren't those of the epochs that follow."""
+"""An epoch in doubt comes first: the newest schemas of its decision aren't those of the epochs that follow.
+
+One of a streaming query may need the query for that, and nothing else does.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from connector.delivery.ports import Work
 from connector.delivery.transactional import finish_doubted
 from connector.engine.assembly import Assembly
+from connector.source.records import no_records
+from sinks.errors import PreparedLost
+from sinks.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @contextmanager
@@ -32,3 +43,18 @@ def settled_first(
                 yield assembly, work
                 return
             finish_doubted(work, stop=stop or threading.Event())
+
+
+def without_query(assembly: Assembly) -> Assembly:
+    """With ``value: {format: rows}``, whose records only a streaming query has: reads none, which is all that an epoch
+    without records needs, or one whose rows are staged."""
+
+    def read(ranges: Sequence[OffsetRange], values: object = None) -> DataFrame:  # noqa: ARG001
+        if ranges:
+            raise PreparedLost(
+                "An epoch that was begun is to be finished first, and only the streaming query has its rows.",
+                hint="Start the query: it finishes the epoch, and stops. Then give this command again.",
+            )
+        return no_records(assembly.spark)
+
+    return replace(assembly, read=read) if assembly.config.of_rows else assembly

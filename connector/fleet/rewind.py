@@ -7,6 +7,7 @@ command again takes them back, too.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,10 +15,12 @@ from datetime import datetime
 from connector.config.placeholders import safe
 from connector.fleet.files import PipelineFile, one_session
 from connector.operations.replay import into_new_tables, refuse_old_places
-from connector.operations.rewind import Rewind
+from connector.operations.rewind import NothingToRewind, Rewind
 from connector.pipeline import Pipeline
 from connector.spark.session import isolated
-from sinks.errors import ConfigurationError, OffsetsLost
+from sinks.errors import ConfigurationError, LakelockError, NoRecordYet, OffsetsLost
+
+log = logging.getLogger("lakelock.rewind")
 
 
 def rewind_all(
@@ -30,23 +33,36 @@ def rewind_all(
 ) -> Mapping[str, Rewind]:
     """Take the tables of all these pipelines back to before a time. ``confirm`` gets all plans, and says whether to.
 
-    ``allow_data_loss``: see ``Pipeline.rewind``. Raises ConfigurationError or OffsetsLost, with the name of the
-    pipeline, if one of them can't go back. Then nothing was changed.
+    One that has nothing to take back is passed by. ``allow_data_loss``: see ``Pipeline.rewind``. Raises
+    ConfigurationError or OffsetsLost, with the name of the pipeline, if one of them can't go back. Then nothing was
+    changed.
     """
     with _opened(files, "rewind", debug) as pipelines:
-        plans = {}
+        plans, nothing = {}, None
         for name, pipeline in pipelines.items():
             try:
                 plans[name] = pipeline.rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss)
+            except (NoRecordYet, NothingToRewind) as error:  # as of a topic that has just appeared
+                log.warning("%s: %s It is passed by.", name, error.message)
+                nothing = error
             except (ConfigurationError, OffsetsLost) as error:
                 told = f"{name}: {error.message} Nothing was changed, in no table."
                 raise type(error)(told, hint=error.hint) from None
+        if nothing is not None and not plans:
+            raise nothing
         if not confirm(plans):
             return plans
-        return {
-            name: pipeline.rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss, confirm=True)
-            for name, pipeline in pipelines.items()
-        }
+        done: dict[str, Rewind] = {}
+        for name in plans:
+            rewind = pipelines[name].rewind
+            try:
+                done[name] = rewind(to_event_time=to_event_time, allow_data_loss=allow_data_loss, confirm=True)
+            except LakelockError as error:
+                back = ", ".join(done) or "none"
+                error.message = f"{name}: {error.message} Of these pipelines have gone back: {back}."
+                error.hint = f"{error.hint} Give the same command again for the others.".strip()
+                raise
+        return done
 
 
 def replay_all(
@@ -54,9 +70,11 @@ def replay_all(
     into: str,
     replay: Callable[[Pipeline, str], None],
     *,
+    failed: Callable[[str, Exception], None],
     debug: bool = False,
 ) -> None:
-    """Replay each of these pipelines into a folder of its own. ``replay``: does it for one, and a path.
+    """Replay each of these pipelines into a folder of its own. ``replay``: does it for one, and a path. ``failed``: is
+    told of one that couldn't be, by its name; the others are replayed all the same.
 
     Raises ConfigurationError before the first one if a new table would lie in the folder of an old one, or around it.
     """
@@ -67,7 +85,10 @@ def replay_all(
     refuse_old_places(new, configs)
     with _opened(files, "replay", debug) as pipelines:
         for name, pipeline in pipelines.items():
-            replay(pipeline, f"{into}/{parts[name]}")
+            try:
+                replay(pipeline, f"{into}/{parts[name]}")
+            except Exception as error:  # Spark has errors of its own
+                failed(name, error)
 
 
 @contextmanager

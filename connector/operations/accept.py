@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_table
 from connector.engine.one_table import look_back_before_accept
 from connector.engine.outputs import Table
+from connector.engine.settled import without_query
 from connector.protocol.steps import Observer
-from connector.source.records import no_records
 from sinks.contract import Epoch, Position
 from sinks.delta.merge_on_read import MergeOnRead
-from sinks.errors import ConfigurationError, PreparedLost
-from sinks.offsets import OffsetRange
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from sinks.errors import ConfigurationError
 
 
 def accepted(assembly: Assembly, observe: Observer) -> Position:
@@ -28,7 +22,7 @@ def accepted(assembly: Assembly, observe: Observer) -> Position:
     table's. And if the table was restored before it was replaced, what is beside it is brought in line, as a run would
     have done. A crash in between leaves letters of the table as it is; the next `accept` does these steps again.
     """
-    assembly = _without_query(assembly)
+    assembly = without_query(assembly)
     assembly.make_ready()
     sink, log = assembly.table.derivation.sink, assembly.table.derivation.log
     position = sink.position()
@@ -64,7 +58,7 @@ def accepted_together(assembly: Assembly, observe: Observer) -> Position:
 
     Raises ConfigurationError if nobody has replaced any, or if one of them is merged on read.
     """
-    assembly = _without_query(assembly)
+    assembly = without_query(assembly)
     for output in assembly.outputs:
         if isinstance(output, Table) and isinstance(output.derivation.sink, MergeOnRead):
             raise ConfigurationError(
@@ -85,18 +79,3 @@ def accepted_together(assembly: Assembly, observe: Observer) -> Position:
     position = coordinator.run_epoch(nothing, 0).position
     coordinator.settle()
     return position
-
-
-def _without_query(assembly: Assembly) -> Assembly:
-    """With ``value: {format: rows}``, whose records only a streaming query has: reads none, which is all that an empty
-    epoch needs."""
-
-    def read(ranges: Sequence[OffsetRange], values: object = None) -> DataFrame:  # noqa: ARG001
-        if ranges:
-            raise PreparedLost(
-                "An epoch that was begun is to be finished first, and only the streaming query has its rows.",
-                hint="Start the query: it finishes the epoch, and stops. Then accept what was replaced.",
-            )
-        return no_records(assembly.spark)
-
-    return replace(assembly, read=read) if assembly.config.of_rows else assembly

@@ -6,6 +6,7 @@ Rows that it has staged belong to an attempt that isn't over (``LogHeld.over``).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -36,6 +37,8 @@ from sinks.spark.staging import Staging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger("lakelock.pipeline")
 
 
 @dataclass(frozen=True)
@@ -110,20 +113,31 @@ def maintain(
     """Maintain place by place, as ``config.maintain`` says. Places that aren't there are left out.
 
     ``dry_run``: only say what would be done. ``spark``: a session whose settings nobody else changes. Raises
-    LakelockError.
+    LakelockError; that of one table after all the others were maintained.
     """
-    return Maintained(config, _maintained(config, dry_run=dry_run, debug=debug, given=spark), dry_run=dry_run)
+    failed: dict[str, Exception] = {}
+    places = _maintained(config, failed, dry_run=dry_run, debug=debug, given=spark)
+    done = Maintained(config, places, dry_run=dry_run)
+    if not failed:
+        return done
+    for place, why in failed.items():
+        logger.warning("%r couldn't be maintained: %s", place, why)
+    raise next(iter(failed.values()))
 
 
 def _maintained(
-    config: PipelineConfig, *, dry_run: bool, debug: bool, given: SparkSession | None
+    config: PipelineConfig, failed: dict[str, Exception], *, dry_run: bool, debug: bool, given: SparkSession | None
 ) -> Iterator[Upkeep | Cleared]:
+    """``failed``: gets the tables that can't be maintained, which keep no other from it, and why not."""
     policy = config.maintain
     with given_or_new(given, config, config.name, debug=debug) as spark:
         log = _log(config, spark)
-        needed_by = None
+
+        def needed_by() -> int | None:
+            """Asked again for each table: all of them may take hours, and a rewind may be decided meanwhile."""
+            return needs_old_files(log.read().in_doubt) if log is not None and log.exists() else None
+
         if log is not None and log.exists():
-            needed_by = needs_old_files(log.read().in_doubt)
             if not dry_run:
                 require_conditional_writes(spark, log.location)
             if policy.leftovers:
@@ -131,16 +145,17 @@ def _maintained(
             forgotten = log.forget(datetime.now(timezone.utc) - policy.keep_entries, rehearse=dry_run)
             yield Cleared(log.label, "entries", forgotten)
         for table, compact in _tables(config, spark, log):
-            if table.exists():
+            try:
+                if not table.exists():
+                    continue
                 if not dry_run:
                     require_conditional_writes(spark, table.location)
-                yield upkeep(
-                    table,
-                    rehearse=dry_run,
-                    compact=compact and policy.optimize,
-                    vacuum=policy.vacuum,
-                    needed_by=needed_by,
-                )
+                compact = compact and policy.optimize
+                done = upkeep(table, rehearse=dry_run, compact=compact, vacuum=policy.vacuum, needed_by=needed_by)
+            except Exception as error:  # Spark has errors of its own
+                failed[table.label] = error
+                continue
+            yield done
 
 
 def needs_old_files(in_doubt: Row | None) -> int | None:

@@ -14,6 +14,7 @@ from connector.config import PipelineConfig
 from connector.delivery.ports import Work
 from connector.display import Line, Page, Shown
 from connector.engine.assembly import Assembly
+from connector.engine.settled import without_query
 from connector.protocol.recover import Starts, TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from connector.protocol.steps import Observer
@@ -49,6 +50,10 @@ _GIVEN_UP = (
     "Kafka no longer holds it, and no run reads it again. A gap that retention has left is passed only with "
     "source.on_data_loss=continue"
 )
+
+
+class NothingToRewind(ConfigurationError):
+    """The table holds no epoch of the pipeline."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,9 @@ def planned(
     Raises ConfigurationError if there is no such version or its offsets are in a consumer group, and OffsetsLost if
     some of the records can't be read again (see ``planned_from``).
     """
-    if position is None or position.version is None:
+    if position is None:
+        raise NothingToRewind("The table holds no epoch of this pipeline: there is nothing to rewind.")
+    if position.version is None:
         raise ConfigurationError("The table holds no epoch of this pipeline: there is nothing to rewind.")
     if position.delivery != "transactional":
         raise ConfigurationError(
@@ -298,7 +305,7 @@ def rewound(assembly: Assembly, to: WhereTo, *, confirm: Callable[[Rewind], bool
     if confirm(plan):
         for location in assembly.locations:
             require_conditional_writes(assembly.spark, location)
-        work = assembly.work(observe, topics=assembly.source)
+        work = without_query(assembly).work(observe, topics=assembly.source)
         rewind(plan, assembly.table.table, work, restored=assembly.look_back)
         return replace(plan, done=True)
     return plan

@@ -12,6 +12,7 @@ from connector.engine.assembly import Assembly
 from connector.engine.coordinator import Coordinator
 from connector.engine.coordinator_log import Log
 from connector.engine.outputs import Table
+from connector.engine.settled import without_query
 from connector.operations.rewind import Rewind, WhereTo, first_records, of_unsaid_column, planned_from
 from connector.protocol.decided import LogHeld, Row, State
 from connector.protocol.rewind import Goal, goal, versions
@@ -42,7 +43,7 @@ def rewound_together(
     """
     config, log = assembly.config, assembly.log
     assert log is not None
-    coordinator = assembly.coordinator(observe)
+    coordinator = without_query(assembly).coordinator(observe)
     known, settled = _settled(coordinator, log) if agreed else (log.read(), None)
     planned = _planned(assembly, log, known, to)
     if not confirm(planned.plan):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +16,7 @@ from connector.operations.status import Status
 from connector.pipeline import Pipeline
 from connector.watch.about import text_of
 from connector.watch.reports import Report
+from sinks.errors import NoRecordYet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,8 @@ def status_of(pipeline: PipelineFile, spark: SparkSession, *, debug: bool = Fals
         return pipeline.fault or Fault("The file can't be read.")
     try:
         return Pipeline(pipeline.config, debug=debug, spark=spark).status()
+    except NoRecordYet as nothing:  # no fault: its table is made with the first records
+        return replace(fault_of(nothing), exit_code=0)
     except Exception as error:
         return fault_of(error)
 

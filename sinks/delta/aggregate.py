@@ -23,6 +23,7 @@ from sinks.delta.fence import merge_batch, merge_epoch
 from sinks.delta.key_ranges import pruning
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Change, Merge
+from sinks.delta.one_type import alike, are_nested, as_in, selected
 from sinks.delta.proof import Proof
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.sql_layout import call, case, listed, parentheses
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 _WINDOW = ("window_start", "window_end")
+_OWN = ("_state", "_offsets")
 SOURCE = "lakelock_groups"
 """Name of the temporary view with the epoch's groups."""
 
@@ -95,8 +97,10 @@ class Groups:
         names = sorted(self.aggregates, key=lambda name: there.get(name.lower(), len(there)))
         return replace(self, aggregates={name: self.aggregates[name] for name in names})
 
-    def source(self, rows: DataFrame, epoch: Epoch) -> DataFrame:
-        """The rows that the MERGE reads."""
+    def source(self, table: DeltaTable, rows: DataFrame, epoch: Epoch) -> DataFrame:
+        """The rows that the MERGE reads. A STRUCT among the groups has its fields in the table's order: with another
+        one it is another type, which Spark doesn't compare."""
+        rows = alike(table, rows, _OWN, grows=False)
         return self.grown_together(rows, epoch) if self.grown_together else rows
 
 
@@ -118,7 +122,7 @@ class DeltaAggregate:
         limits = demands(self._table, list(merge.inserts))
         if not (limits or self._groups.may_fail):
             return
-        self._groups.source(rows, epoch).createOrReplaceTempView(SOURCE)
+        self._groups.source(self._table, rows, epoch).createOrReplaceTempView(SOURCE)
         target, names = self._table.sql, self._table.schema.names
         detail = self._table.detail()
         groups = self._table.spark.sql(merge.query(target, SOURCE, SOURCE, names, untouched=False, detail=detail))
@@ -130,7 +134,11 @@ class DeltaAggregate:
         target, schema = self._table.sql_at(at.version if at else None), self._table.schema
         groups = self._groups.in_the_order_of(schema)
         state = _struct({name: f"_state.{identifier(name)}" for name in groups.aggregates})
-        ordered = parentheses(f"SELECT {listed(map(identifier, groups.key))}, {state} AS _state, _offsets FROM {rows}")
+        key, others = listed(map(identifier, groups.key)), [name for name in schema.names if name not in groups.key]
+        if are_nested(schema, others):  # with the fields of a STRUCT in another order, it is of another type
+            kinds = self._table.spark.sql(f"SELECT {key} FROM {rows}").schema
+            key = listed(selected(groups.key, as_in(schema, kinds, (), grows=False)))
+        ordered = parentheses(f"SELECT {key}, {state} AS _state, _offsets FROM {rows}")
         merge = adding(groups, guarded=True)
         return merge.query(target, ordered, keys, schema.names, hint=hint, detail=self._table.detail())
 
@@ -164,7 +172,7 @@ class DeltaAggregate:
                 with proof:
                     # Planned again at each attempt: a conflict means that the table has changed.
                     sql = merge.command(self._table, SOURCE)
-                    merge_epoch(self._table, epoch, self._groups.source(groups, epoch), SOURCE, sql)
+                    merge_epoch(self._table, epoch, self._groups.source(self._table, groups, epoch), SOURCE, sql)
         return proof.committed
 
 
@@ -182,7 +190,7 @@ class PlainAggregate:
         sql = adding(self._groups, guarded=self._guarded).statement(self._table.sql, SOURCE)
 
         def write() -> None:
-            self._groups.source(rows, epoch).createOrReplaceTempView(SOURCE)
+            self._groups.source(self._table, rows, epoch).createOrReplaceTempView(SOURCE)
             merge_batch(self._table, epoch.pipeline, sql)
 
         with about_refused_rows(self._table.label):

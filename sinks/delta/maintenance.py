@@ -6,6 +6,7 @@ the two conflict, OPTIMIZE gives way, or the run writes its epoch again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -41,12 +42,17 @@ class Upkeep:
 
 
 def upkeep(
-    table: DeltaTable, *, rehearse: bool, compact: bool = True, vacuum: bool = True, needed_by: int | None = None
+    table: DeltaTable,
+    *,
+    rehearse: bool,
+    compact: bool = True,
+    vacuum: bool = True,
+    needed_by: Callable[[], int | None] = lambda: None,
 ) -> Upkeep:
     """Compact and vacuum a table, which must exist. Its delta.deletedFileRetentionDuration decides what is removed.
 
-    ``rehearse``: change nothing; ``compact``, ``vacuum``: which of the two to do; ``needed_by``: an epoch that needs
-    unused files, which stay.
+    ``rehearse``: change nothing; ``compact``, ``vacuum``: which of the two to do; ``needed_by``: asked right
+    before unused files are removed; the epoch that needs them, if there is one: then they stay.
     """
     files, size, small = _files(table)
     small = small if compact and small > 1 else 0
@@ -59,12 +65,15 @@ def upkeep(
                 raise
             into = 0
     detail = table.detail()
-    unused = None
-    if vacuum and needed_by is None and detail is not None and detail.file_retention >= _LEAST:
+    unused, needs = None, needed_by()
+    if vacuum and needs is None and detail is not None and detail.file_retention >= _LEAST:
         unused = table.spark.sql(f"VACUUM {table.sql} DRY RUN").count()
-        if unused and not rehearse:
+        needs = needed_by() if unused else None  # listing them may have taken long
+        if needs is not None:
+            unused = None
+        elif unused and not rehearse:
             table.spark.sql(f"VACUUM {table.sql}").collect()
-    return Upkeep(table.label, files, size, small, into, unused, needed_by)
+    return Upkeep(table.label, files, size, small, into, unused, needs)
 
 
 def _files(table: DeltaTable) -> tuple[int, int, int]:

@@ -6,14 +6,16 @@ takes two STRUCTs only if they have the same fields in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sinks.delta.table import DeltaTable
 from sinks.spark.schema_changes import by_name, united
 from sinks.spark.sql import identifier
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
 
 
@@ -30,6 +32,20 @@ def as_in(table: StructType, rows: StructType, but: Container[str], *, grows: bo
         if sql_type(wanted) != sql_type(field.dataType):
             values[field.name] = by_name(identifier(field.name), field.dataType, wanted)
     return values
+
+
+def alike(table: DeltaTable, rows: DataFrame, but: Container[str], *, grows: bool) -> DataFrame:
+    """The rows with nested columns as the table has them. ``but``, ``grows``: as in ``as_in``."""
+    if not are_nested(rows.schema, but):
+        return rows  # to ask for the table's schema takes Spark a while
+    values = as_in(table.schema, rows.schema, but, grows=grows)
+    return rows.selectExpr(*selected(rows.columns, values)) if values else rows
+
+
+def selected(columns: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """What a SELECT names: the columns, and for some of them SQL of a value."""
+    names = {name: identifier(name) for name in columns}
+    return [f"{values[name]} AS {own}" if name in values else own for name, own in names.items()]
 
 
 def stored_as_in(table: StructType, rows: StructType, but: Container[str]) -> Mapping[str, str]:

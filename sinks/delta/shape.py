@@ -62,6 +62,9 @@ class Shape:
     """From the name of an option to its path in the file, for messages."""
     texts: Mapping[str, Text] = field(default_factory=dict)
     """Option -> what it says."""
+    keeping: Sequence[str] = ()
+    """Columns of the rows that keep an older update's value where a later one has null: they are never emptied, also
+    if the table remembers from before the option that updates have filled them."""
 
     @property
     def name(self) -> str:
@@ -188,11 +191,12 @@ class Shape:
         still = {} if self.differences(kept) else {name: kept[name] for name in kept if name != _HAS_A_RULE}
         both = {**still, **self.texts}
         if FILLED in still and FILLED in both:
-            both[FILLED] = [*(still[FILLED] or ()), *_beside(both[FILLED], still[FILLED])]
+            filled = _beside(still[FILLED], self.keeping)
+            both[FILLED] = [*filled, *_beside(both[FILLED], filled)]
         return both
 
     def _tell_gone(self, table: DeltaTable, kept: Mapping[str, Text]) -> None:
-        gone = _beside(kept.get(FILLED), self.texts.get(FILLED)) if FILLED in self.texts else []
+        gone = self._gone(kept)
         there = _lower(table.schema.names) if gone else []
         if gone := [name for name in gone if name.lower() in there]:
             log.warning(
@@ -200,6 +204,14 @@ class Shape:
                 "record replaces from now on. If it is yours now, have the table forget that records had it: %s",
                 table.label, ", ".join(gone), forgetting_sql(table, self.pipeline),
             )  # fmt: skip
+
+    def _gone(self, kept: Mapping[str, Text]) -> list[str]:
+        """The columns that updates have filled once, and that the rows lack. None where every column keeps its value
+        until an update has another one: then so do these."""
+        filled = self.texts.get(FILLED)
+        if filled is None or (self.keeping and not filled):
+            return []
+        return _beside(_beside(kept.get(FILLED), filled), self.keeping)
 
     def _kept(self, table: DeltaTable) -> Mapping[str, Text]:
         return _kept(table, self.pipeline)

@@ -37,7 +37,7 @@ from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.noted import forgotten_if_fenced, noted_by
-from sinks.delta.one_type import are_nested, as_in, stored_as_in
+from sinks.delta.one_type import alike, as_in, selected, stored_as_in
 from sinks.delta.proof import Proof
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
@@ -218,10 +218,10 @@ class Merges:
         """A query for the rows of the table after ``net`` is merged; see ``sinks.delta.merge_on_read.Merging``."""
         rows = self._table.spark.sql(f"SELECT * FROM {net}")
         columns, stored, there = rows.columns, None, self._table.schema
-        if alike := as_in(there, rows.schema, _OWN, grows=False):
-            net = parentheses(f"SELECT {listed(_selected(columns, alike))} FROM {net}")
+        if values := as_in(there, rows.schema, _OWN, grows=False):
+            net = parentheses(f"SELECT {listed(selected(columns, values))} FROM {net}")
             # Those of the changes have the types of the net changes', and are compared with the table's, too.
-            keys = parentheses(f"SELECT {listed(_selected(self._rule.key, alike))} FROM {keys}")
+            keys = parentheses(f"SELECT {listed(selected(self._rule.key, values))} FROM {keys}")
         if self.tombstones is not None and DELETED_BY in columns:
             stored = self.tombstones.passed_sql(at.offsets if at else None)
         source = parentheses(source_sql(self._rule, net, columns, stored, None))
@@ -283,10 +283,7 @@ class Merges:
 
     def _alike(self, rows: DataFrame, *, grows: bool) -> DataFrame:
         """The rows with nested columns as the table has them, see ``as_in``."""
-        if not are_nested(rows.schema, _OWN):
-            return rows  # to ask for the table's schema takes Spark a while
-        alike = as_in(self._table.schema, rows.schema, _OWN, grows=grows)
-        return rows.selectExpr(*_selected(rows.columns, alike)) if alike else rows
+        return alike(self._table, rows, _OWN, grows=grows)
 
     def _up_to_a_delete(self, rows: DataFrame) -> DataFrame:
         """The rows; a query on them fails at the first delete."""
@@ -351,12 +348,6 @@ class Merges:
             return rows
         rows.createOrReplaceTempView(_NET)
         return self._table.spark.sql(source_sql(self._rule, _NET, rows.columns, stored, truncate))
-
-
-def _selected(columns: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """What a SELECT names: the columns, and for some of them SQL of a value."""
-    names = {name: identifier(name) for name in columns}
-    return [f"{values[name]} AS {own}" if name in values else own for name, own in names.items()]
 
 
 def _deletes(marks: DataFrame, kind: DataType) -> Deletes:

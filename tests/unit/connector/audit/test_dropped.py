@@ -1,7 +1,7 @@
 """Fields that the newest schema of a registry has dropped: the auditor reads them where the table has their column."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +158,34 @@ def test_no_column_of_lakelocks_own_comes_from_a_field() -> None:
         taken = takes(columns(_op=StringType(), id=LongType()), grows=grows)
         assert (taken("_Op"), taken("id"), of_event(taken)("after._op")) == (False, True, False)
     assert takes(columns(_key=columns(_op=StringType())), under="_key")("_op")
+
+
+def grouped(
+    registry: RegistryServer, table: StructType, group_by: Sequence[str] = ("_key", "pay"), **more: Any
+) -> list[str]:
+    """The fields of Kafka's key, of the value, and of its column ``pay``."""
+    pay = [record(field("a", "long"), field("b", "long"), name="P"), record(field("a", "long"), name="P")]
+    registry.register("t-key", 1, row(field("k", "int"), field("region", "string")))
+    registry.register("t-key", 2, row(field("k", "int")))
+    registry.register("t-value", 1, row(field("region", "string"), field("pay", pay[0])))
+    registry.register("t-value", 2, row(field("pay", pay[1])))
+    avro = {"format": "avro", "registry": {"url": registry.url}}
+    aggregate = {"type": "delta_aggregate", "group_by": [*group_by], "aggregates": {"n": "count(*)"}}
+    found = forms(pipeline(avro, key=avro, sinks=[{**aggregate, "path": "/tmp/t"}], **more), table)
+    assert found.key is not None
+    inner = found.value.columns["pay"].dataType
+    assert isinstance(inner, StructType)
+    return [*found.key.columns.names, *found.value.columns.names, *inner.names]
+
+
+def test_the_groups_of_an_aggregate_have_the_fields_that_they_have_in_its_table(registry: RegistryServer) -> None:
+    key = columns(k=IntegerType(), region=StringType())
+    both = columns(a=LongType(), b=LongType())
+    table = columns(_key=key, pay=both, region=LongType())
+    assert grouped(registry, table) == ["k", "region", "pay", "a", "b"], "a result is no field"
+    less = columns(_key=columns(k=IntegerType()), pay=columns(a=LongType()), region=LongType())
+    assert grouped(registry, less) == ["k", "pay", "a"]
+    one = {"transform": "SELECT *, 1 AS region FROM records"}
+    by_result = columns(_key=key, pay=both, Region=LongType())
+    assert grouped(registry, by_result, group_by=["_key", "region"]) == ["k", "region", "pay", "region", "a"]
+    assert grouped(registry, by_result, group_by=["_key", "region"], **one) == ["k", "region", "pay", "a"]

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from connector.audit.compare import _in_both
 from connector.audit.formats import Form, Forms
-from connector.audit.in_both import _fits, brought
+from connector.audit.in_both import _fits, brought, in_the_order_of
 from connector.audit.in_both import in_both as both
 from connector.audit.records import Records
 from connector.config import parse
@@ -220,3 +220,18 @@ def test_a_key_is_compared_by_all_its_fields_or_not_at_all(kind: str, says: Any)
             compared(columns(_key=made, at=less), columns(_Key=there, at=less), on_new_column=says, **options)
         same = columns(_key=made, at=more), columns(_key=made, at=less)
         assert compared(*same, on_new_column="ignore", **options)[0] == ["_key", "at"]
+
+
+def test_the_fields_of_a_group_may_come_in_another_order() -> None:
+    made = columns(at=columns(a=INT, b=TEXT), more=columns(a=INT), wide=columns(a=LONG, b=TEXT), same=columns(a=INT))
+    there = columns(
+        At=columns(B=TEXT, a=INT), more=columns(b=TEXT, a=INT), wide=columns(b=TEXT, a=INT), same=columns(a=INT)
+    )
+    changed: dict[str, Any] = {}
+    rows: Any = SimpleNamespace(schema=there, withColumns=changed.update)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pyspark.sql.functions.expr", lambda sql: sql)
+        in_the_order_of(made, rows, ["at", "more", "wide", "same"])
+        assert changed == {"At": "CASE WHEN `At` IS NOT NULL THEN named_struct('a', `At`.`a`, 'b', `At`.`B`) END"}
+        assert in_the_order_of(made, rows, ["same"]) is rows
+        assert in_the_order_of(made, rows, []) is rows, "a column that says no group"

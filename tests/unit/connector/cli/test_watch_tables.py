@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
+import pytest
 from boards import NOW
 from rich.console import Console
 
 from connector.cli.watch_tables import statuses_table
 from connector.fleet.files import Fault, PipelineFile
+from connector.watch import poll
+from sinks.errors import NoRecordYet
 
 
 def test_a_file_that_can_not_be_read_is_named_once() -> None:
@@ -25,3 +29,19 @@ def test_a_file_that_can_not_be_read_is_named_once() -> None:
         "p/b.yaml: No broker answered.",
         "what to do: Start it.",
     ]
+
+
+def test_a_topic_without_a_record_yet_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Empty:
+        def __init__(self, *_: object, **__: object) -> None:
+            """As a pipeline whose table isn't there yet."""
+
+        def status(self) -> None:
+            raise NoRecordYet("t has no record yet")
+
+    monkeypatch.setattr(poll, "Pipeline", Empty)
+    config: Any = "usable"
+    unused: Any = None
+    found = poll.status_of(PipelineFile("p/a.yaml#t", config), unused)
+    assert isinstance(found, Fault)
+    assert found.exit_code == 0

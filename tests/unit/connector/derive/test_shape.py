@@ -340,3 +340,16 @@ def test_all_names_of_utc_are_one_zone(zone: str) -> None:
 @pytest.mark.parametrize("zone", ["Europe/London", "UTC+1", "+01:00", "Etc/GMT+1"])
 def test_another_zone_is_another_one(zone: str) -> None:
     assert of({"type": "delta_append"}, AT, zone=zone).texts[ZONE] == zone
+
+
+@pytest.mark.parametrize(
+    ("sink", "keeping"),
+    [
+        (UPSERT, []),
+        ({**UPSERT, "ignore_null_updates": ["n"]}, ["n"]),
+        ({**UPSERT, "ignore_null_updates": True}, ["n"]),
+        ({"type": "delta_append"}, []),
+    ],
+)
+def test_columns_that_keep_an_older_value_are_known_as_such(sink: dict[str, Any], keeping: list[str]) -> None:
+    assert of(sink).keeping == keeping

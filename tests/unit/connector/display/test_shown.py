@@ -30,6 +30,7 @@ from connector.pipeline import Pipeline
 from sinks.contract import Position
 from sinks.delta.maintenance import Upkeep
 from sinks.delta.restore import Target
+from sinks.errors import NotADeltaTable
 from sinks.offsets import Offsets, TopicPartition
 
 AT = TopicPartition("flights", 0)
@@ -176,6 +177,18 @@ def test_the_verdict_of_several_tables_is_the_worst(audits: list[Audit], exit_co
     assert found.ok is (exit_code == 0)
     assert repr(found).splitlines()[-1].startswith(last)
     assert "font-weight:bold" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("audits", "exit_code"), [([audit()], 2), ([audit("lost", 2), audit()], 1), ([audit("doubtful", 1)], 2)]
+)
+def test_a_table_that_cannot_be_audited_hides_nothing_of_the_others(audits: list[Audit], exit_code: int) -> None:
+    found = Verification(audits, (), {"lake/gone": NotADeltaTable("There is no table.")})
+    assert found.exit_code == exit_code
+    assert not found.ok
+    assert "lake/gone couldn't be audited: There is no table." in repr(found)
+    assert found.to_dict()["failed"] == {"lake/gone": "There is no table."}
+    assert len(found.to_dict()["tables"]) == len(audits)
 
 
 def test_where_no_table_was_compared_nobody_knows() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from connector.engine import assembly as assembling
-from connector.engine import left_letters, one_table
+from connector.engine import left_letters, one_table, settled
 from connector.engine.assembly import Assembly
 from connector.engine.outputs import Other
 from connector.operations import accept
@@ -45,7 +45,7 @@ def test_an_epoch_of_no_records_needs_no_query(what: Any, of_rows: bool, monkeyp
     monkeypatch.setattr(Assembly, "table", property(lambda self: self.outputs[0]))
     for module, name in ((assembling, "letters"), (assembling, "refuser"), (assembling, "no_records")):
         monkeypatch.setattr(module, name, lambda *_: None)
-    monkeypatch.setattr(accept, "no_records", lambda _: "none")
+    monkeypatch.setattr(settled, "no_records", lambda _: "none")
     monkeypatch.setattr(accept, "letters_table", lambda *_: None)
     monkeypatch.setattr(accept, "look_back_before_accept", lambda *_: None)
 

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import nullcontext
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from connector.config import parse
-from connector.operations.maintain import Maintained, needs_old_files
+from connector.operations import maintain as maintaining
+from connector.operations.maintain import Maintained, maintain, needs_old_files
 from connector.protocol.decided import Row, State
 from sinks.contract import Epoch
+from sinks.delta import maintenance
 from sinks.delta.maintenance import Upkeep
 from sinks.offsets import Offsets
+
+CONFIG = parse(
+    {
+        "name": "p",
+        "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+        "value": {"format": "string"},
+        "sinks": [{"type": "delta_append", "path": "lake/t"}],
+    }
+)
 
 
 def row(state: State = State.DECIDED, *, batch: str = "", back_to: int | None = None) -> Row:
@@ -33,14 +50,46 @@ def test_what_the_recovery_of_an_epoch_reads_is_left(in_doubt: Row | None, neede
 
 
 def test_the_page_names_the_epoch_and_the_way_on() -> None:
-    config = parse(
-        {
-            "name": "p",
-            "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
-            "value": {"format": "string"},
-            "sinks": [{"type": "delta_append", "path": "lake/t"}],
-        }
-    )
-    shown = str(Maintained(config, [Upkeep("t", 1, 1, 0, 0, None, needed_by=7)], dry_run=False))
+    shown = str(Maintained(CONFIG, [Upkeep("t", 1, 1, 0, 0, None, needed_by=7)], dry_run=False))
     assert "epoch 7 is in doubt" in shown
     assert "lakelock recover" in shown
+
+
+def test_a_table_that_cannot_be_maintained_keeps_no_other_from_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    did: list[str] = []
+
+    def upkeep(table: Any, **_: Any) -> Any:
+        if table.label == "b":
+            raise ValueError("files are gone")
+        did.append(table.label)
+
+    tables = [SimpleNamespace(label=name, location="", exists=lambda: True) for name in ("a", "b", "c")]
+    monkeypatch.setattr(maintaining, "given_or_new", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(maintaining, "_tables", lambda *_: [(table, True) for table in tables])
+    monkeypatch.setattr(maintaining, "require_conditional_writes", lambda *_: None)
+    monkeypatch.setattr(maintaining, "upkeep", upkeep)
+    with caplog.at_level(logging.WARNING, "lakelock.pipeline"), pytest.raises(ValueError, match="files are gone"):
+        maintain(CONFIG)
+    assert did == ["a", "c"]
+    assert [record.getMessage() for record in caplog.records] == ["'b' couldn't be maintained: files are gone"]
+
+
+@pytest.mark.parametrize(("doubts", "unused", "needs"), [([None, None], 5, None), ([7], None, 7), ([None, 7], None, 7)])
+def test_whether_an_epoch_needs_old_files_is_asked_right_before_they_are_removed(
+    doubts: list[int | None], unused: int | None, needs: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables of a route take hours, and a rewind may be decided and killed meanwhile."""
+    did: list[str] = []
+
+    def sql(text: str) -> Any:
+        did.append(text)
+        return SimpleNamespace(count=lambda: 5, collect=list)
+
+    monkeypatch.setattr(maintenance, "_files", lambda _: (9, 100, 0))
+    detail = SimpleNamespace(file_retention=timedelta(days=7))
+    table: Any = SimpleNamespace(label="t", sql="t", detail=lambda: detail, spark=SimpleNamespace(sql=sql))
+    done = maintenance.upkeep(table, rehearse=False, needed_by=lambda: doubts.pop(0))
+    assert (done.unused, done.needed_by) == (unused, needs)
+    assert ("VACUUM t" in did) is (unused is not None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from copy import deepcopy
-from functools import reduce
+from datetime import datetime, timezone
+from functools import partial, reduce
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +15,13 @@ import pytest
 import yaml
 
 from connector.config import DeltaSink, PipelineConfig, load, parse, tables_of_letters
+from connector.fleet import rewind as fleet
 from connector.fleet.files import PipelineFile
-from connector.fleet.rewind import replay_all
+from connector.fleet.rewind import replay_all, rewind_all
 from connector.operations.replay import into_new_tables, new_places, old_tables
-from connector.operations.rewind import WhereTo, one_goal
+from connector.operations.rewind import NothingToRewind, WhereTo, one_goal
 from connector.operations.rewind_together import _tables
-from sinks.errors import ConfigurationError
+from sinks.errors import ConfigurationError, NoRecordYet, SchemaMismatch
 
 OPTIONS: dict[str, Any] = {
     "name": "shop",
@@ -149,7 +151,7 @@ def test_parts_of_one_file_keep_off_each_others_tables() -> None:
     parts = [of(name=name, sinks=[{"type": "delta_append", "path": name}], coordinator=None) for name in ("a", "b")]
     files = [PipelineFile(f"p.yaml#{config.name}", config) for config in parts]
     with pytest.raises(ConfigurationError, match="would lie in the folder of"):
-        replay_all(files, "a/v2", lambda *_: pytest.fail("it was refused"))
+        replay_all(files, "a/v2", lambda *_: pytest.fail("it was refused"), failed=lambda *_: None)
 
 
 def test_the_one_table_of_a_file_that_names_a_log_is_replayed_without_it() -> None:
@@ -206,7 +208,7 @@ def test_topics_are_replayed_where_the_template_would_have_their_tables(
     files = [PipelineFile(f"{file}#{topic}", load(f"{file}#{topic}")) for topic in ("Shop.Orders", "t")]
     monkeypatch.setattr("connector.fleet.rewind.one_session", lambda *_, **__: nullcontext(None))
     monkeypatch.setattr("connector.fleet.rewind.isolated", nullcontext)
-    replay_all(files, "lake/v2", lambda _, place: places.append(place))
+    replay_all(files, "lake/v2", lambda _, place: places.append(place), failed=lambda *_: None)
     template = {**PER_TOPIC, "sink": {"type": "delta_append", "path": "lake/v2/{topic}"}}
     file.write_text(yaml.safe_dump({**OPTIONS, **SHOP_TOPIC, "tables": template}))
     assert places == [load(f"{file}#{topic}").sinks[0].place for topic in ("Shop.Orders", "t")]
@@ -234,7 +236,7 @@ def test_a_file_of_parts_with_another_kind_of_sink_says_that_the_tables_alone_ca
     file.write_text(yaml.safe_dump({**EVENTUAL, "sinks": [*TABLES, {"type": "kafka_topic", "topic": "out"}]}))
     files = [PipelineFile(f"{file}#{part}", load(f"{file}#{part}")) for part in ("all", "latest", "out")]
     with pytest.raises(ConfigurationError, match=r"sinks\[2\].type is another kind of sink") as refused:
-        replay_all(files, "v2", lambda *_: pytest.fail("it was refused"))
+        replay_all(files, "v2", lambda *_: pytest.fail("it was refused"), failed=lambda *_: None)
     assert f"name one whose sink is a table, '{file}#PART'" in refused.value.hint
     of_topic: Any = SimpleNamespace(config=files[2].usable(), routes=None)
     unused: Any = None
@@ -243,3 +245,57 @@ def test_a_file_of_parts_with_another_kind_of_sink_says_that_the_tables_alone_ca
     assert f"'{file}#PART'" in refused.value.hint
     assert "all sinks" not in refused.value.message
     into_new_tables(files[0].usable(), "v2", None)
+
+
+@pytest.fixture
+def pipelines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Those of a file, by their names. The second one can't do what it is asked for."""
+    broken = SchemaMismatch("Another run is at work.", hint="Wait.")
+
+    def rewind(name: str, *, confirm: bool = False, **_: Any) -> str:
+        if confirm and name == "b":
+            raise broken
+        return name
+
+    found: dict[str, Any] = {name: SimpleNamespace(rewind=partial(rewind, name)) for name in ("a", "b", "c")}
+    monkeypatch.setattr(fleet, "_opened", lambda *_: nullcontext(found))
+    return found
+
+
+def test_a_part_that_cannot_be_replayed_keeps_no_other_from_it(pipelines: dict[str, Any]) -> None:
+    parts = [of(name=name, sinks=[{"type": "delta_append", "path": name}], coordinator=None) for name in pipelines]
+    files = [PipelineFile(f"p.yaml#{config.name}", config) for config in parts]
+    did: list[str] = []
+
+    def replay(pipeline: Any, path: str) -> None:
+        if pipeline is pipelines["b"]:
+            raise ValueError(path)
+        did.append(path)
+
+    failed: list[tuple[str, str]] = []
+    replay_all(files, "v2", replay, failed=lambda name, error: failed.append((name, str(error))))
+    assert did == ["v2/a", "v2/c"]
+    assert failed == [("b", "v2/b")]
+
+
+def test_a_part_that_cannot_go_back_is_named_with_those_that_have(pipelines: dict[str, Any]) -> None:
+    with pytest.raises(SchemaMismatch) as raised:
+        rewind_all([], datetime.now(timezone.utc), confirm=lambda plans: list(plans) == [*pipelines])
+    assert raised.value.message == "b: Another run is at work. Of these pipelines have gone back: a."
+    assert raised.value.hint == "Wait. Give the same command again for the others."
+
+
+@pytest.mark.parametrize("why", [NoRecordYet("no record yet"), NothingToRewind("no epoch")])
+def test_a_part_without_an_epoch_keeps_no_other_from_going_back(
+    pipelines: dict[str, Any], why: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def empty(**_: Any) -> None:
+        raise why
+
+    pipelines["b"] = SimpleNamespace(rewind=empty)
+    with caplog.at_level("WARNING", "lakelock.rewind"):
+        assert [*rewind_all([], datetime.now(timezone.utc), confirm=lambda _: True)] == ["a", "c"]
+    assert [record.getMessage() for record in caplog.records] == [f"b: {why} It is passed by."]
+    pipelines["a"] = pipelines["c"] = pipelines["b"]
+    with pytest.raises(type(why)):
+        rewind_all([], datetime.now(timezone.utc), confirm=lambda _: True)

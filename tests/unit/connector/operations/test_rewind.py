@@ -12,9 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector.config import Fold, PipelineConfig
+from connector.engine import assembly as assembling
+from connector.engine import settled
 from connector.engine import undo as undoing
+from connector.engine.assembly import Assembly
 from connector.engine.fold import Folding
 from connector.engine.undo import undo, undo_on_read
+from connector.operations import rewind as rewinding
 from connector.operations import rewind_together
 from connector.operations.rewind import (
     Rewind,
@@ -24,6 +28,7 @@ from connector.operations.rewind import (
     of_unsaid_column,
     planned,
     planned_from,
+    rewound,
 )
 from connector.operations.rewind_together import _settled, rewound_together, version_before
 from connector.protocol.decided import LogHeld, Row, State
@@ -335,3 +340,36 @@ def test_what_others_have_committed_since_an_epoch_is_not_before_it() -> None:
     assert version_before(commits, 6) is None
     commits.is_own = lambda *_: False
     assert version_before(commits, 7) is None
+
+
+def test_the_table_of_a_streaming_query_goes_back_without_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The epoch after the RESTORE has no records: nothing of the query's batches is read."""
+    did: list[Any] = []
+
+    class Stopped(Exception):
+        """Here the test ends: what follows is as of any other table."""
+
+    def work(assembly: Assembly, *_: Any, **__: Any) -> Any:
+        did.append(assembly.reading({}).read(()))
+        raise Stopped
+
+    nothing: Any = None
+    plan = Rewind(STOOD, Target(1, STOOD), STOOD.offsets, 0)
+    monkeypatch.setattr(rewinding, "planned", lambda *_, **__: plan)
+    monkeypatch.setattr(rewinding, "with_others", lambda plan, _: plan)
+    monkeypatch.setattr(Assembly, "work", work)
+    monkeypatch.setattr(Assembly, "locations", ())
+    monkeypatch.setattr(Assembly, "field_check", None)
+    for name in ("letters", "refuser", "no_records"):
+        monkeypatch.setattr(assembling, name, lambda *_: None)
+    monkeypatch.setattr(settled, "no_records", lambda _: "none")
+    config: Any = SimpleNamespace(name="p", of_rows=True, clock=None)
+    sink = SimpleNamespace(position=lambda: STOOD)
+    table: Any = SimpleNamespace(commits=sink, derivation=SimpleNamespace(sink=sink), label="t")
+    monkeypatch.setattr(Assembly, "table", table)
+    source: Any = SimpleNamespace(refuse_changed=None, look=lambda: None)
+    kafka: Any = SimpleNamespace(forget=None, led_by=None)
+    assembly = Assembly(config, "run", nothing, source, kafka, nothing, [table], nothing)
+    with pytest.raises(Stopped):
+        rewound(assembly, WhereTo(epoch=1), confirm=lambda _: True, observe=lambda _: None)
+    assert did == ["none"]

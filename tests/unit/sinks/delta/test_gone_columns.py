@@ -111,3 +111,26 @@ def test_a_run_names_the_column_and_how_to_have_it_for_oneself(caplog: pytest.Lo
     (message,) = [each.getMessage() for each in caplog.records]
     assert message.startswith("'lake/t': records had reason once, and have no such column now.")
     assert "ALTER TABLE lake.t UNSET TBLPROPERTIES" in message
+
+
+def test_a_column_that_ignores_nulls_since_is_no_longer_one_to_empty() -> None:
+    """It keeps its value when it leaves, whether the option or the table came first."""
+    kept = {"filled": ["a", "Reason"]}
+    now = Shape("p", str, {"filled": ["a"]}, keeping=["reason"])
+    assert now.over(kept) == {"filled": ["a"]}
+    assert Shape("p", str, {"filled": ["a", "reason"]}).over({"filled": ["a"]}) == {"filled": ["a", "reason"]}
+
+
+@pytest.mark.parametrize(
+    ("filled", "keeping"),
+    [(["a"], ["reason"]), ([], ["a", "reason"]), ([], ["a"])],
+    ids=["a list", "true", "true, and a column leaves: it keeps its value, too"],
+)
+def test_no_run_says_of_a_column_that_keeps_its_value_that_it_has_left(
+    filled: list[str], keeping: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    table = remembering("a", "reason", there=("a", "reason"))
+    table.spark = SimpleNamespace(sql=lambda _: SimpleNamespace(collect=list))
+    with caplog.at_level(logging.WARNING, "lakelock.delta"):
+        Shape("p", str, {"filled": filled}, keeping=keeping).keep(table)
+    assert not caplog.records
