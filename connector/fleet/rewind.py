@@ -15,7 +15,8 @@ from datetime import datetime
 from connector.config.placeholders import safe
 from connector.fleet.files import PipelineFile, one_session
 from connector.operations.replay import into_new_tables, refuse_old_places
-from connector.operations.rewind import NothingToRewind, Rewind
+from connector.operations.rewind import Rewind
+from connector.operations.rewind_refused import NothingToRewind
 from connector.pipeline import Pipeline
 from connector.spark.session import isolated
 from sinks.errors import ConfigurationError, LakelockError, NoRecordYet, OffsetsLost

@@ -15,6 +15,7 @@ from connector.delivery.ports import Work
 from connector.display import Line, Page, Shown
 from connector.engine.assembly import Assembly
 from connector.engine.settled import without_query
+from connector.operations.rewind_refused import NothingToRewind, not_in_kafka
 from connector.protocol.recover import Starts, TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from connector.protocol.steps import Observer
@@ -50,10 +51,6 @@ _GIVEN_UP = (
     "Kafka no longer holds it, and no run reads it again. A gap that retention has left is passed only with "
     "source.on_data_loss=continue"
 )
-
-
-class NothingToRewind(ConfigurationError):
-    """The table holds no epoch of the pipeline."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +198,7 @@ def planned_from(
     deleted = topics.deleted({range_.topic for range_ in unread if not is_retired(range_.topic)}) if unread else ()
     left = [range_ for range_ in unread if range_.topic not in deleted]
     if left:
-        raise _unread(target, left)
+        raise would_lose(target, left)
     # Before its first epoch the pipeline stood where that epoch began.
     stood = target.stood or position.moved_to(position.since)
     # `on_data_loss` has no say: it is about records that were never read, and these are in the table.
@@ -210,7 +207,7 @@ def planned_from(
     there = {range_.topic for range_ in ranges if range_ not in unread}
     compacted = list(_compacted(topics.cleanup_policies(there))) if there else []
     if (lost or compacted) and not allow_data_loss:
-        raise _not_in_kafka(target, [*(f"{range_}: Kafka no longer holds it" for range_ in lost), *compacted])
+        raise not_in_kafka(target, [*(f"{range_}: Kafka no longer holds it" for range_ in lost), *compacted])
     again = sum(max(0, position.offsets.get(at, 0) - offset) for at, offset in resumption.offsets.items())
     return Rewind(position, target, resumption.offsets, again, clock, lost=lost, compacted=compacted)
 
@@ -350,30 +347,6 @@ def given_up(position: Position, stood: Position | None) -> list[OffsetRange]:
         for at, next_ in position.offsets.items()
         if starts.get(at, 0) < next_
     ]
-
-
-def _unread(target: Target, ranges: Sequence[OffsetRange]) -> OffsetsLost:
-    return OffsetsLost(
-        f"A rewind to {_named(target)} would lose records: the table holds {', '.join(map(str, ranges))}, that version "
-        "doesn't, and no run would read them again. Their topics are no longer read, or were recreated since.",
-        hint="Go back less far (`lakelock history FILE` names the versions), or put the topic back into "
-        "`source.topics`."
-        + (" To give up those records, run RESTORE TABLE by hand." if target.version is not None else ""),
-    )
-
-
-def _not_in_kafka(target: Target, why: Sequence[str]) -> OffsetsLost:
-    return OffsetsLost(
-        f"A rewind to {_named(target)} would give up records that the table holds, and that no run may be able to read "
-        f"again: {'; '.join(why)}. Nothing was changed.",
-        hint="Go back less far (`lakelock history FILE` names the versions). To go back without those records: "
-        "--allow-data-loss, in Python allow_data_loss=True. A run passes a gap that retention has left only with "
-        "--set source.on_data_loss=continue (and --set trigger=available_now, so that it ends).",
-    )
-
-
-def _named(target: Target) -> str:
-    return f"version {target.version}" if target.version is not None else f"epoch {target.epoch}"
 
 
 def rewind(plan: Rewind, table: DeltaTable, work: Work, *, restored: Callable[[], None]) -> Position | None:

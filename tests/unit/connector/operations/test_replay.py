@@ -19,7 +19,8 @@ from connector.fleet import rewind as fleet
 from connector.fleet.files import PipelineFile
 from connector.fleet.rewind import replay_all, rewind_all
 from connector.operations.replay import into_new_tables, new_places, old_tables
-from connector.operations.rewind import NothingToRewind, WhereTo, one_goal
+from connector.operations.rewind import WhereTo, one_goal
+from connector.operations.rewind_refused import NothingToRewind
 from connector.operations.rewind_together import _tables
 from sinks.errors import ConfigurationError, NoRecordYet, SchemaMismatch
 
