@@ -30,9 +30,6 @@ ODD = "odd"
 """A column, with ``keep_odd`` only: whether the record is odd."""
 FOUND_ODD = "IllegalStateException: LAKELOCK_ODD_RECORD"
 """What the error says if an odd record fails the query."""
-NO_TIMESTAMP = "IllegalStateException: LAKELOCK_TIMESTAMP"
-"""What the error says of a Kafka timestamp that no TIMESTAMP can hold. The timestamp, the partition, the offset and the
-topic follow."""
 _VERSION = 2
 """Of the options. A jar of another version refuses them."""
 

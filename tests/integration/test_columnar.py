@@ -21,6 +21,7 @@ from connector.source import columnar, records
 from connector.source.columnar import ODD
 from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord
+from sinks.kafka import EARLIEST_MILLIS
 
 pytestmark = pytest.mark.spark4("the columnar reader is built for Spark 4")
 
@@ -179,6 +180,25 @@ def test_a_timestamp_in_nanoseconds_is_told_with_its_record(reader: str, lake: L
     where = f"{old.name}-0, offset 1 has a" if reader == "auto" else "A record has a"
     with pytest.raises(BadRecord, match=f"{where} Kafka timestamp out of range"):
         lake.pipeline(source={"reader": reader, "topics": [old.name]}).run()
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("reader", ["auto", "spark"])
+def test_a_timestamp_before_1900_is_refused_by_all_readers(reader: str, lake: Lake, topic: Topic) -> None:
+    from kafka import KafkaProducer
+
+    def send(millis: int) -> None:
+        producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+        producer.send(topic.name, b'{"k": "a", "n": 1}', partition=0, timestamp_ms=millis).get(30)
+        producer.close()
+
+    send(EARLIEST_MILLIS)
+    pipeline = lake.pipeline(source={"reader": reader, "topics": [topic.name]})
+    pipeline.run()
+    assert pipeline.verify().exact
+    send(-62_135_596_800_000)
+    with pytest.raises(BadRecord, match=f"{topic.name}-0, offset 1 has a Kafka timestamp out of range"):
+        pipeline.run()
 
 
 def test_no_odd_record_passes_a_query_that_needs_no_column_of_it(spark: SparkSession, topic: Topic) -> None:

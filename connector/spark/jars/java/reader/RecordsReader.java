@@ -15,6 +15,10 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
   private static final int ROWS = 4096;
   private static final long BYTES = 16L << 20;
 
+  /** As in {@code sinks/kafka/reader.py}: Spark's own source reads older ones as other times. */
+  private static final long EARLIEST_MILLIS = -2_208_902_400_000L;
+  private static final long LATEST_MILLIS = Long.MAX_VALUE / 1000;
+
   private final Plan plan;
   private final Records records;
   private final LatestPerKey latest;
@@ -126,13 +130,12 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
 
   /** Kafka's timestamp, in Spark's unit. Brokers before 4.0 take any, such as nanoseconds. */
   private static long micros(ConsumerRecord<byte[], byte[]> record) {
-    try {
-      return Math.multiplyExact(record.timestamp(), 1000L);
-    } catch (ArithmeticException e) {
+    if (record.timestamp() < EARLIEST_MILLIS || record.timestamp() > LATEST_MILLIS) {
       throw new IllegalStateException(
           "LAKELOCK_TIMESTAMP " + record.timestamp() + " " + record.partition() + " " + record.offset() + " "
               + record.topic());
     }
+    return record.timestamp() * 1000L;
   }
 
   private static void bytes(WritableColumnVector to, int row, byte[] bytes) {
