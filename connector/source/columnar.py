@@ -95,7 +95,6 @@ def read(
         spark_reader(spark, kafka, format=f"{PACKAGE}.KafkaRecords")
         .option("version", _VERSION)
         .option("kafka.group.id", kafka["group.id"])
-        .option("kafka.allow.auto.create.topics", "false")
         .option("ranges", json.dumps(wanted))
         .option("schema", values.schema.json())
         .option("zone", str(spark.conf.get("spark.sql.session.timeZone")))

@@ -9,7 +9,7 @@ from sinks.kafka.options import spark_options
 
 EARLIEST_MILLIS = -2_208_902_400_000
 """1900-01-02, in UTC: the first Kafka timestamp that counts. Spark's own source rebases those before 1900 from the
-Julian calendar and the local mean time of the executor's zone. A day is more than any zone adds: no older one passes."""
+Julian calendar and the local mean time of the executor's zone. A day is more than any zone adds."""
 LATEST_MILLIS = (2**63 - 1) // 1000
 """A TIMESTAMP counts microseconds in 64 bits."""
 NO_TIMESTAMP = "LAKELOCK_TIMESTAMP"
@@ -32,9 +32,14 @@ _DEFAULTS = {
     # Brokers with tiered storage before 3.8 end a fetch from remote storage after it (KIP-1018): users raise it there.
     "fetch.max.wait.ms": "10",
 }
+_ALWAYS = {
+    "isolation.level": "read_committed",
+    # Else a broker may create a topic again that was deleted while a task reads it: with another id, and empty.
+    "allow.auto.create.topics": "false",
+}
 
 
 def spark_reader(spark: SparkSession, kafka: Mapping[str, str], format: str = "kafka") -> DataFrameReader:
     """A reader of committed records only. ``kafka`` are Kafka's options, with secrets in clear text."""
-    options = spark_options({**_DEFAULTS, **kafka})
-    return spark.read.format(format).options(**options).option("kafka.isolation.level", "read_committed")
+    options = spark_options({**_DEFAULTS, **kafka, **_ALWAYS})
+    return spark.read.format(format).options(**options)
