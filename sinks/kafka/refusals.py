@@ -157,6 +157,9 @@ def reader_refused(error: BaseException) -> LakelockError | None:
     if timestamp:
         millis = None if timestamp[1] == "?" else int(timestamp[1])
         return no_timestamp(timestamp[4], int(timestamp[2]), int(timestamp[3]), millis)
+    named = re.search(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value (-?\d+)", text)
+    if named:  # by Spark 4.2
+        return no_timestamp(named[1], int(named[2]), int(named[3]), int(named[4]))
     if "ArithmeticException: long overflow" in text and "KafkaRecordToRowConverter" in text:
         return BadRecord(
             "A record has a Kafka timestamp out of range. Spark's own reader doesn't say which.", hint=_UNFIT_TIMESTAMP

@@ -54,6 +54,15 @@ def test_all_readers_begin_at_one_time() -> None:
     assert f"EARLIEST_MILLIS = {EARLIEST_MILLIS:_}L;" in columnar
 
 
+def test_one_that_sparks_own_source_names_from_spark_4_2_on_is_named() -> None:
+    said = (
+        f"[KAFKA_MALFORMED_RECORD_TIMESTAMP] Record at topic my partition 1 offset 7 has timestamp value {NANOSECONDS} "
+        "that overflows when converting to Spark's microsecond-precision TimestampType.\nKafka record timestamps must"
+    )
+    with pytest.raises(BadRecord, match=SAYS), about_the_records():
+        raise RuntimeError(said)
+
+
 def test_of_one_that_sparks_own_source_has_met_it_is_said_what_is_wrong() -> None:
     said = "java.lang.ArithmeticException: long overflow\n\tat java.lang.Math.multiplyExact"
     at = "\n\tat org.apache.spark.sql.kafka010.KafkaRecordToRowConverter$.$anonfun$toInternalRowWithoutHeaders$1"
