@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from connector.source.columnar import ODD
 from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord
 from sinks.kafka import EARLIEST_MILLIS
+from sinks.offsets import OffsetRange
 
 pytestmark = pytest.mark.spark4("the columnar reader is built for Spark 4")
 
@@ -209,6 +212,27 @@ def test_no_odd_record_passes_a_query_that_needs_no_column_of_it(spark: SparkSes
     with pytest.raises(Exception, match=columnar.FOUND_ODD):
         read(spark, topic, 1, format, keep_odd=False).select("offset").collect()
     assert read(spark, topic, 1, format).where(ODD).count() == 1
+
+
+@pytest.mark.breadth
+def test_the_last_record_of_a_key_has_its_own_headers(spark: SparkSession, topic: Topic) -> None:
+    """What is held back is a copy: a header would keep all that was fetched with it."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    given = [("a", [("h", b"1")]), ("b", []), ("a", [("h", b"2"), ("i", None)])]
+    for key, headers in given:
+        producer.send(topic.name, json.dumps({"k": key}).encode(), key.encode(), headers, 0).get(30)
+    producer.close()
+    values = Json(from_ddl("k STRING")).plain
+    assert values is not None
+    kafka = {"bootstrap.servers": topic.broker.bootstrap, "group.id": "g"}
+    found = columnar.read(spark, kafka, [OffsetRange(topic.name, 0, 0, 3)], replace(values, latest_by=("k",)))
+    rows = found.orderBy("offset").select("offset", "key", "headers").collect()
+    assert [(row["offset"], bytes(row["key"])) for row in rows] == [(1, b"b"), (2, b"a")]
+    assert rows[0]["headers"] is None
+    assert [(each["key"], each["value"]) for each in rows[1]["headers"]] == [("h", b"2"), ("i", None)]
+    assert [row["offset"] for row in found.orderBy("offset").select("offset").collect()] == [1, 2]
 
 
 def test_the_cores_share_a_large_partition(spark: SparkSession, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:

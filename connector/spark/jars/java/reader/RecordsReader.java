@@ -57,7 +57,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     unwanted = names.contains("plain") ? null : new OnHeapColumnVector(ROWS, plan.schema());
     plain = unwanted == null ? column(names, "plain") : unwanted;
     records = new Records(plan, ranges);
-    latest = new LatestPerKey(records, plan);
+    latest = new LatestPerKey(records, plan, headers != null);
   }
 
   private WritableColumnVector column(List<String> names, String name) {
@@ -77,6 +77,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     ConsumerRecord<byte[], byte[]> record;
     while (rows < ROWS && bytes < BYTES && (record = latest.next()) != null) {
       bytes += Math.max(0, record.serializedValueSize()) + Math.max(0, record.serializedKeySize());
+      bytes += headers == null ? 0 : Records.ofHeaders(record);
       add(record, rows++);
     }
     batch.setNumRows(rows);
