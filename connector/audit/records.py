@@ -12,7 +12,7 @@ from connector.audit.in_both import as_in
 from connector.audit.values import Default, comparable_values
 from connector.config import COORDINATES, DeltaHistorySink, KeyedSink
 from sinks.errors import ConfigurationError
-from sinks.kafka import spark_reader
+from sinks.kafka import TOLD_TIMESTAMP, spark_reader
 from sinks.spark.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def kafka_records(
         for gap in part.lost
         if gap.end > part.begin
     )
-    return records.where(outside) if outside else records
+    counted = records.where(outside) if outside else records
+    return counted.withColumn("timestamp", F.expr(TOLD_TIMESTAMP))
 
 
 def to_read(cut: Sequence[Bounds], behind: Held | None = None) -> tuple[dict[At, int], dict[At, int]]:

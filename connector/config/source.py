@@ -32,6 +32,7 @@ _RESERVED_KAFKA_OPTIONS = {
     "auto.offset.reset": "a stored position decides where to read, and `source.start` where there is none",
     "enable.auto.commit": "`delivery` says when offsets are committed",
     "enable.auto.offset.store": "`delivery` says when offsets are committed",
+    "interceptor.classes": "records are read as Kafka has them: an interceptor could change or drop some",
     "isolation.level": "it is always read_committed, because records of aborted transactions must not count",
     "key.deserializer": "keys are read as bytes and decoded in Spark",
     "value.deserializer": "values are read as bytes and decoded in Spark, see `value.format`",

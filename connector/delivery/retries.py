@@ -17,6 +17,7 @@ log = logging.getLogger("lakelock.patience")
 _PASSES = re.compile(
     r"ExecutorLostFailure|FetchFailedException|SlowDown|ServiceUnavailable|Status Code: 50[03]"
     r"|java\.net\.(?:ConnectException|SocketException|SocketTimeoutException|UnknownHostException)"
+    r"|ConnectTimeoutException|AWSApiCallTimeoutException"
     r"|Concurrent(?:Append|DeleteRead|DeleteDelete|Write)Exception|DELTA_CONCURRENT_(?:APPEND|DELETE|WRITE)"
 )
 """In what Spark says of a job that failed: after its own attempts at a task, an executor or a store was still away. Or

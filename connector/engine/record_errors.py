@@ -6,7 +6,6 @@ the coordinates, and what is wrong.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +15,7 @@ from connector.decode.event_time import IN_RANGE
 from connector.decode.json_faults import malformed_at
 from connector.decode.protobuf import PACKAGE as PROTOBUF
 from connector.decode.validated import PACKAGE as JSON
-from connector.source.columnar import FOUND_ODD, NO_TIMESTAMP, PACKAGE
-from connector.source.records import no_timestamp
+from connector.source.columnar import FOUND_ODD, PACKAGE
 from connector.spark.jars import JSON_JAR, PROTOBUF_JAR, READER_JAR
 from sinks.delta.refusals import HINT
 from sinks.errors import BadRecord, ConfigurationError, LakelockError, OffsetsLost, PositionMismatch, SourceError
@@ -77,10 +75,6 @@ def _explained(error: Exception) -> Exception | None:
     said = str(error)
     if FOUND_ODD in said:
         return OddRecord(error)
-    timestamp = re.search(rf"{NO_TIMESTAMP} (-?\d+) (\d+) (\d+) (\S+)", said)
-    if timestamp:
-        millis, partition, offset = map(int, timestamp.groups()[:3])
-        return no_timestamp(timestamp[4], partition, offset, millis)
     if "KAFKA_DATA_LOSS" in said or any(name in said for name in _OUT_OF_RANGE):
         return OffsetsLost(
             "Kafka's retention removed records while the epoch was being read. Nothing of it was written.",

@@ -30,9 +30,6 @@ ODD = "odd"
 """A column, with ``keep_odd`` only: whether the record is odd."""
 FOUND_ODD = "IllegalStateException: LAKELOCK_ODD_RECORD"
 """What the error says if an odd record fails the query."""
-NO_TIMESTAMP = "IllegalStateException: LAKELOCK_TIMESTAMP"
-"""What the error says of a Kafka timestamp that no TIMESTAMP can hold. The timestamp, the partition, the offset and the
-topic follow."""
 _VERSION = 2
 """Of the options. A jar of another version refuses them."""
 
@@ -98,7 +95,6 @@ def read(
         spark_reader(spark, kafka, format=f"{PACKAGE}.KafkaRecords")
         .option("version", _VERSION)
         .option("kafka.group.id", kafka["group.id"])
-        .option("kafka.allow.auto.create.topics", "false")
         .option("ranges", json.dumps(wanted))
         .option("schema", values.schema.json())
         .option("zone", str(spark.conf.get("spark.sql.session.timeZone")))

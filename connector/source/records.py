@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connector.spark.compat import local_table
-from sinks.errors import BadRecord
-from sinks.kafka import UNFIT_TIMESTAMP, spark_reader
+from sinks.kafka import EARLIEST_MILLIS, LATEST_MILLIS, TOLD_TIMESTAMP, no_timestamp, spark_reader
 from sinks.offsets import OffsetRange, Offsets
 from sinks.spark.types import no_rows, sql_type
 
@@ -22,9 +21,6 @@ _COLUMNS = {
     "timestamp": "TIMESTAMP", "headers": HEADER_TYPE,
 }  # fmt: skip
 
-_MOST_MILLIS = (2**63 - 1) // 1000
-"""A TIMESTAMP counts microseconds in 64 bits."""
-
 RECORDS_PER_TASK = 25_000
 
 
@@ -35,6 +31,8 @@ def read(
 
     A query over them fails if any record is gone.
     """
+    from pyspark.sql import functions as F
+
     if not ranges:
         return no_records(spark)
     starts = Offsets({part.at: part.start for part in ranges})
@@ -49,18 +47,10 @@ def read(
         .option("failOnDataLoss", "true")
         .option("includeHeaders", headers)
         .load()
+        .withColumn("timestamp", F.expr(TOLD_TIMESTAMP))
     )
     tasks = tasks_for(ranges)
     return records.coalesce(tasks) if tasks < len(ranges) else records
-
-
-def no_timestamp(topic: str, partition: int, offset: int, millis: int) -> BadRecord:
-    """The error for a record whose Kafka timestamp no TIMESTAMP can hold."""
-    return BadRecord(
-        f"The record at {topic}-{partition}, offset {offset} has a Kafka timestamp out of range: {millis:,} "
-        "milliseconds after 1970. Nothing of this epoch was written.",
-        hint=UNFIT_TIMESTAMP,
-    )
 
 
 def tasks_for(ranges: Sequence[OffsetRange]) -> int:
@@ -81,11 +71,11 @@ def nothing_like(frame: DataFrame) -> DataFrame:
 def polled(spark: SparkSession, records: Iterable[Any]) -> DataFrame:
     """kafka-python's records as Spark would have read them. They pass the driver: only for bounded batches.
 
-    Raises BadRecord for a Kafka timestamp that no TIMESTAMP can hold.
+    Raises BadRecord for a Kafka timestamp that Spark wouldn't have read as it is.
     """
     records = list(records)
     for each in records:
-        if abs(each.timestamp) > _MOST_MILLIS:
+        if not EARLIEST_MILLIS <= each.timestamp <= LATEST_MILLIS:
             raise no_timestamp(each.topic, each.partition, each.offset, each.timestamp)
     rows = [
         (each.key, each.value, each.topic, each.partition, each.offset, each.timestamp, each.headers or None)

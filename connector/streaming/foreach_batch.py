@@ -36,6 +36,7 @@ from connector.telemetry.notify import QueryNotifier
 from sinks.contract import Position
 from sinks.delta.early_state import state_beside
 from sinks.errors import ConfigurationError, Fenced, LakelockError, PreparedLost
+from sinks.kafka import TOLD_TIMESTAMP
 from sinks.offsets import OffsetRange
 from sinks.spark.by_partition import by_partition
 from sinks.spark.row_errors import raise_sql
@@ -297,11 +298,11 @@ def _taken(records: DataFrame, batch: Batch, ranges: Sequence[OffsetRange]) -> D
     until = {**batch.end, **{range_.at: range_.end for range_ in ranges}}
     foreign = raise_sql("not_of_batch", topic="topic", partition="partition", offset="offset")
     inside = f"offset >= {by_partition(starts)} AND offset < {by_partition(batch.end)}"
-    columns = (
-        f"CASE WHEN {inside} THEN offset ELSE {foreign} END AS offset" if name == "offset" else name
-        for name in records.columns
-    )
-    checked = records.selectExpr(*columns)
+    own = {
+        "offset": f"CASE WHEN {inside} THEN offset ELSE {foreign} END AS offset",
+        "timestamp": f"{TOLD_TIMESTAMP} AS timestamp",  # the query reads by Spark's own source, too
+    }
+    checked = records.selectExpr(*(own.get(name, name) for name in records.columns))
     if taken != starts:
         checked = checked.where(f"offset >= {by_partition(taken)}")
     return checked if until == batch.end else checked.where(f"offset < {by_partition(until)}")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from sinks.kafka.clients import Clients
 from sinks.kafka.options import ANSWER_WITHIN_MS, SECRET, client_options, faults, spark_options
-from sinks.kafka.reader import spark_reader
-from sinks.kafka.refusals import UNFIT_TIMESTAMP, answering, not_authorized, reader_refused, refused
+from sinks.kafka.reader import EARLIEST_MILLIS, LATEST_MILLIS, TOLD_TIMESTAMP, spark_reader
+from sinks.kafka.refusals import answering, no_timestamp, not_authorized, reader_refused, refused
 
 __all__ = [
     "ANSWER_WITHIN_MS",
+    "EARLIEST_MILLIS",
+    "LATEST_MILLIS",
     "SECRET",
-    "UNFIT_TIMESTAMP",
+    "TOLD_TIMESTAMP",
     "Clients",
     "answering",
     "client_options",
     "faults",
+    "no_timestamp",
     "not_authorized",
     "reader_refused",
     "refused",

@@ -1,4 +1,4 @@
-"""Spark's Kafka reader, for a batch of records whose end offsets are known before it starts."""
+"""Spark's Kafka reader, for a batch of records whose end offsets are known before it starts, and its timestamps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sinks.kafka.options import spark_options
+
+EARLIEST_MILLIS = -2_208_902_400_000
+"""1900-01-02, in UTC: the first Kafka timestamp that counts. Spark's own source rebases those before 1900 from the
+Julian calendar and the local mean time of the executor's zone. A day is more than any zone adds."""
+LATEST_MILLIS = (2**63 - 1) // 1000
+"""A TIMESTAMP counts microseconds in 64 bits."""
+NO_TIMESTAMP = "LAKELOCK_TIMESTAMP"
+"""What an error says of a Kafka timestamp out of range. The timestamp (``?``: Spark's own source has changed it), the
+partition, the offset and the topic follow."""
+TOLD_TIMESTAMP = (
+    f"CASE WHEN timestamp < timestamp_millis({EARLIEST_MILLIS}L) THEN raise_error(concat('{NO_TIMESTAMP} ? ', "
+    "CAST(`partition` AS STRING), ' ', CAST(`offset` AS STRING), ' ', topic)) ELSE timestamp END"
+)
+"""SQL: the column ``timestamp`` of Spark's own source. It fails the query where that isn't what Kafka has."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
@@ -18,9 +32,14 @@ _DEFAULTS = {
     # Brokers with tiered storage before 3.8 end a fetch from remote storage after it (KIP-1018): users raise it there.
     "fetch.max.wait.ms": "10",
 }
+_ALWAYS = {
+    "isolation.level": "read_committed",
+    # Else a broker may create a topic again that was deleted while a task reads it: with another id, and empty.
+    "allow.auto.create.topics": "false",
+}
 
 
 def spark_reader(spark: SparkSession, kafka: Mapping[str, str], format: str = "kafka") -> DataFrameReader:
     """A reader of committed records only. ``kafka`` are Kafka's options, with secrets in clear text."""
-    options = spark_options({**_DEFAULTS, **kafka})
-    return spark.read.format(format).options(**options).option("kafka.isolation.level", "read_committed")
+    options = spark_options({**_DEFAULTS, **kafka, **_ALWAYS})
+    return spark.read.format(format).options(**options)

@@ -19,6 +19,7 @@ from sinks.errors import (
     TlsFailed,
 )
 from sinks.kafka.options import ANSWER_WITHIN_MS
+from sinks.kafka.reader import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kafka.errors import KafkaError
@@ -43,13 +44,14 @@ _UNANSWERED = re.compile(
 )
 """What Spark's own source, the columnar reader and Kafka's client say if a broker didn't answer them in time."""
 
-UNFIT_TIMESTAMP = (
-    "Its producer may write nanoseconds, and has to write milliseconds. Brokers before 4.0 take any, unless the topic "
-    "has message.timestamp.after.max.ms. To go past the record: once all before it is committed (epoch.max_records), "
-    "delete the partition's records up to it with kafka-delete-records, and run once with on_data_loss: continue "
-    "and trigger: available_now."
+_UNFIT_TIMESTAMP = (
+    "Its producer may write nanoseconds or a time that was never set, and has to write milliseconds since 1970. "
+    "Brokers take most, unless the topic has message.timestamp.after.max.ms and message.timestamp.before.max.ms; with "
+    "message.timestamp.type: LogAppendTime they write their own. To go past the record: once all before it is "
+    "committed (epoch.max_records), delete the partition's records up to it with kafka-delete-records, and run once "
+    "with on_data_loss: continue and trigger: available_now."
 )
-"""What helps where a record's Kafka timestamp is none that Spark can hold."""
+"""What helps where Spark can't read a record's Kafka timestamp as it is."""
 
 
 @contextmanager
@@ -151,9 +153,16 @@ def reader_refused(error: BaseException) -> LakelockError | None:
             f"Spark's Kafka reader can't be set up: {missing[1].strip()}.",
             hint=hint + (key if "keystore" in missing[1] else ""),
         )
+    timestamp = re.search(rf"{NO_TIMESTAMP} (-?\d+|\?) (\d+) (\d+) (\S+)", text)
+    if timestamp:
+        millis = None if timestamp[1] == "?" else int(timestamp[1])
+        return no_timestamp(timestamp[4], int(timestamp[2]), int(timestamp[3]), millis)
+    named = re.search(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value (-?\d+)", text)
+    if named:  # by Spark 4.2
+        return no_timestamp(named[1], int(named[2]), int(named[3]), int(named[4]))
     if "ArithmeticException: long overflow" in text and "KafkaRecordToRowConverter" in text:
         return BadRecord(
-            "A record has a Kafka timestamp out of range. Spark's own reader doesn't say which.", hint=UNFIT_TIMESTAMP
+            "A record has a Kafka timestamp out of range. Spark's own reader doesn't say which.", hint=_UNFIT_TIMESTAMP
         )
     unanswered = _UNANSWERED.search(text)
     if unanswered:
@@ -165,6 +174,18 @@ def reader_refused(error: BaseException) -> LakelockError | None:
             f"advertises (advertised.listeners).{f' {tiered}' if 'record' in unanswered[0] else ''}",
         )
     return None
+
+
+def no_timestamp(topic: str, partition: int, offset: int, millis: int | None) -> BadRecord:
+    """The error for a record whose Kafka timestamp Spark can't read as it is.
+
+    ``millis``: None if nobody can tell it, as Spark's own source has changed it, which it does to those before 1900.
+    """
+    when = "before 1900" if millis is None else f"{millis:,} milliseconds after 1970"
+    return BadRecord(
+        f"The record at {topic}-{partition}, offset {offset} has a Kafka timestamp out of range: {when}.",
+        hint=_UNFIT_TIMESTAMP,
+    )
 
 
 def _innermost(error: KafkaError) -> KafkaError:

@@ -97,6 +97,17 @@ def test_a_pattern_that_takes_for_ever_makes_a_bad_record(spark: SparkSession) -
     assert said == {0: "doesn't fit its JSON Schema: k takes too long to compare with a pattern of its schema", 1: None}
 
 
+@pytest.mark.breadth
+def test_a_text_that_is_too_long_for_a_pattern_makes_a_bad_record(spark: SparkSession) -> None:
+    text = '{"properties": {"k": {"pattern": "^(?:a|b|\\\\s)*$"}}}'
+    plans = {"1": Plan(JsonSchema(json.loads(text), "", text))}
+    values = [framed(1, {"k": "ab" * size}) for size in (10_000, 5_000_000)]
+    records = spark.createDataFrame(list(enumerate(values)), "at INT, value BINARY")
+    records = records.selectExpr("*", f"CAST(NULL AS STRING) AS {problem_of('v')}")
+    said = dict(validated(records, "value", "v", of_several(plans)).select("at", problem_of("v")).collect())
+    assert said == {0: None, 1: "doesn't fit its JSON Schema: k is too long to compare with a pattern of its schema"}
+
+
 def random_records(count: int) -> Iterator[bytes]:
     draw = random.Random(count)
     for at in range(count):

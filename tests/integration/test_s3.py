@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from connector import Pipeline
 from connector.lab.bench.pipelines import SHORT_LIVED
-from connector.lab.bench.s3proxy import Odds, Request, S3Proxy, slow_commits, unconditional
+from connector.lab.bench.s3proxy import Fault, Odds, Request, S3Proxy, slow_commits, unconditional
 from connector.protocol.steps import Event, Step
 from sinks.errors import ConfigurationError, UnsafeStore
 from sinks.s3.hadoop import LOG_STORES, require_conditional_writes
@@ -83,7 +83,7 @@ def bucket(lake: Lake, s3: Store) -> Iterator[Bucket]:
     made = Bucket(lake, s3)
     made.use()
     yield made
-    for name in settings(s3, **RETRIES, **{"create.conditional.enabled": ""}):
+    for name in settings(s3, **RETRIES, **{"create.conditional.enabled": "", "connection.timeout": ""}):
         made.spark.conf.unset(name)
     made.spark.conf.unset(CHECKSUMS)
 
@@ -170,15 +170,18 @@ def test_rows_are_staged_on_s3_and_removed(bucket: Bucket) -> None:
     assert left == {second.receipt["staged"]} != {first.receipt["staged"]}
 
 
-def test_a_commit_whose_answer_was_lost_is_known_as_our_own(bucket: Bucket, topic: Topic) -> None:
+@pytest.mark.parametrize("fault", ["lost_answer", pytest.param("silence", marks=pytest.mark.breadth)])
+def test_a_commit_whose_answer_was_lost_is_known_as_our_own(fault: Fault, bucket: Bucket, topic: Topic) -> None:
     def first_commit(request: Request) -> bool:
         return request.method == "PUT" and request.path.endswith("/00000000000000000001.json") and not proxy.happened
 
     topic.send_rows(some(0, 5))
-    with S3Proxy(bucket.s3.endpoint, Odds(lost_answer=1.0), strikes=first_commit) as proxy:
-        bucket.through(proxy)
+    # A timeout reaches the log store only after S3A's own attempts.
+    waits = {"connection.timeout": "15s", "attempts.maximum": "1", "retry.limit": "0"} if fault == "silence" else {}
+    with S3Proxy(bucket.s3.endpoint, Odds(**{fault: 1.0}), strikes=first_commit) as proxy:
+        bucket.through(proxy, **waits)
         assert bucket.pipeline().run().epochs == 1
-        assert proxy.happened == {"lost_answer": 1}
+        assert proxy.happened == {fault: 1}
         assert bucket.rows() == some(0, 5)
         commits = [key for key in bucket.s3.objects("append/_delta_log/") if key.endswith(".json")]
         assert len(commits) == 2

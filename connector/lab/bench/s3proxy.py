@@ -21,9 +21,11 @@ from types import TracebackType
 from typing import Literal
 from urllib.parse import urlsplit
 
-Fault = Literal["error", "slow_down", "reset", "lost_answer"]
+Fault = Literal["error", "slow_down", "reset", "lost_answer", "silence"]
 
 _SECONDS = 60.0
+_SILENCE = 45.0
+"""Seconds: S3A waits for an answer for 15 at least, whatever it is told."""
 _ERRORS: dict[str, tuple[int, str]] = {"error": (500, "InternalError"), "slow_down": (503, "SlowDown")}
 # Headers of the connection, not of the message. The proxy computes the length again.
 _OWN_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "server", "date"}
@@ -41,6 +43,8 @@ class Odds:
     """The connection is reset before the store gets the request."""
     lost_answer: float = 0.0
     """The store carries out the request, then the connection is reset."""
+    silence: float = 0.0
+    """The store carries out the request, and the client's own timeout has to end it."""
 
     def draw(self, number: float) -> Fault | None:
         """The fault for a random number from ``[0, 1)``. None: no fault."""
@@ -49,6 +53,7 @@ class Odds:
             ("slow_down", self.slow_down),
             ("reset", self.reset),
             ("lost_answer", self.lost_answer),
+            ("silence", self.silence),
         ):
             if number < odds:
                 return fault  # type: ignore[return-value]
@@ -168,7 +173,9 @@ class _Handler(BaseHTTPRequestHandler):
             except (OSError, HTTPException):
                 self._reset()
                 return
-            if fault == "lost_answer":
+            if fault == "silence":
+                time.sleep(_SILENCE)
+            if fault in ("lost_answer", "silence"):
                 self._reset()
             else:
                 self._answer(status, answered, content)

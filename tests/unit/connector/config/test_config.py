@@ -120,7 +120,7 @@ def test_a_key_may_be_one_column() -> None:
     assert parse(options(sinks=[{"type": "delta_upsert", "path": "x", "key": "a"}])).sinks[0].key == ("a",)
 
 
-@pytest.mark.parametrize("name", ["enable.auto.commit", "isolation.level", "auto.offset.reset"])
+@pytest.mark.parametrize("name", ["enable.auto.commit", "isolation.level", "auto.offset.reset", "interceptor.classes"])
 def test_options_that_the_guarantee_rests_on_are_refused(name: str) -> None:
     assert f"{name} is set by Lakelock" in fault(source=source(kafka={"bootstrap.servers": "b:1", name: "x"}))
 

@@ -80,6 +80,8 @@ def test_who_wants_it_to_stop_does_not_wait() -> None:
         ("Job aborted: Lost task 0.3 in stage 4.0: ExecutorLostFailure (executor 1 exited)", True),
         ("com.amazonaws...: Please reduce your request rate. (Status Code: 503; Error Code: SlowDown)", True),
         ("Caused by: java.net.ConnectException: Connection refused", True),
+        ("Caused by: org.apache.hadoop.net.ConnectTimeoutException: connect timed out", True),
+        ("org.apache.hadoop.fs.s3a.AWSApiCallTimeoutException: Writing Object on a/_delta_log/00.json", True),
         ("io.delta.exceptions.ConcurrentAppendException: Files were added to the root of the table", True),
         ("[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict detected.", True),
         ("[DELTA_CONCURRENT_DELETE_READ] This transaction attempted to read one or more files", True),

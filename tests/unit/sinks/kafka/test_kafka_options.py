@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest
 from secured import Authority
 
 from sinks.errors import AuthenticationFailed, BrokerUnreachable, ConfigurationError, NotAuthorized, TlsFailed
-from sinks.kafka import client_options, faults, reader_refused, spark_options
+from sinks.kafka import client_options, faults, reader_refused, spark_options, spark_reader
 from sinks.kafka.login import OAuth, login
 from sinks.kafka.oauth import token_provider
 
@@ -98,6 +99,26 @@ def test_msk_iam_is_amazons_module_for_java_and_kafka_pythons_own() -> None:
         "kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
         "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
     }
+
+
+def test_no_reader_of_spark_reads_open_transactions_or_has_a_broker_create_a_topic() -> None:
+    class Reader(dict[str, Any]):
+        def format(self, _: str) -> Reader:
+            return self
+
+        def options(self, **given: str) -> Reader:
+            self.update(given)
+            return self
+
+        def option(self, name: str, value: str) -> Reader:
+            self[name] = value
+            return self
+
+    session: Any = SimpleNamespace(read=Reader())
+    given: Any = spark_reader(session, block(allow_auto_create_topics="true", client_id="me"))
+    assert given["kafka.allow.auto.create.topics"] == "false"
+    assert given["kafka.isolation.level"] == "read_committed"
+    assert given["kafka.client.id"] == "me"
 
 
 def test_what_isnt_for_a_client_isnt_given_to_it() -> None:

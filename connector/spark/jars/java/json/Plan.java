@@ -91,8 +91,11 @@ final class Plan {
       if (why[0] instanceof Searched.TooLong) {
         throw tooLong(at);
       }
+      if (why[0] instanceof StackOverflowError) {
+        throw Problem.of(at, "is too long to compare with a pattern of its schema");
+      }
       if (why[0] != null) {
-        throw new IllegalStateException("a text is too long for the pattern " + pattern, why[0]);
+        throw new IllegalStateException("the pattern " + pattern + " can't be looked for", why[0]);
       }
       return found[0];
     }

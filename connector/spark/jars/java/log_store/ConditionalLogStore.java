@@ -6,6 +6,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.util.Arrays;
@@ -44,9 +45,11 @@ public class ConditionalLogStore extends S3SingleDriverLogStore {
       try {
         create(files, path, commit);
         return;
-      } catch (InterruptedIOException stopped) {
-        throw stopped;
       } catch (IOException failed) {
+        // A timeout is one for Java, and for S3A too: it says as little of what the store has done as a lost connection.
+        if (failed instanceof InterruptedIOException && !(failed instanceof SocketTimeoutException)) {
+          throw failed;
+        }
         // Refused, or done and the answer lost, or asked again by S3A and refused for the first request's sake: what
         // is there tells. A commit's txnId makes its bytes like no other's.
         byte[] there = read(files, path, commit.length);

@@ -24,6 +24,7 @@ final class LatestPerKey {
 
   private final Records records;
   private final Plan plan;
+  private final boolean withHeaders;
   private final Field.Struct decoder;
   private final int[] keyFields;
   private final JsonText text = new JsonText();
@@ -38,9 +39,11 @@ final class LatestPerKey {
   private int tried;
   private boolean pays;
 
-  LatestPerKey(Records records, Plan plan) {
+  /** {@code withHeaders}: whether the records' headers are needed. */
+  LatestPerKey(Records records, Plan plan, boolean withHeaders) {
     this.records = records;
     this.plan = plan;
+    this.withHeaders = withHeaders;
     decoder = Field.Struct.of(plan.schema(), plan.zone(), plan.refuseUnknown());
     keyFields = plan.latestBy().stream().mapToInt(plan.schema()::fieldIndex).toArray();
     scratch = new OnHeapColumnVector(ROWS, plan.schema());
@@ -74,7 +77,8 @@ final class LatestPerKey {
     return given.next();
   }
 
-  private void hold(Key key, ConsumerRecord<byte[], byte[]> record) {
+  private void hold(Key key, ConsumerRecord<byte[], byte[]> fetched) {
+    ConsumerRecord<byte[], byte[]> record = Records.alone(fetched, withHeaders);
     ConsumerRecord<byte[], byte[]> before = latest.put(key, record);
     bytes += size(record) - (before == null ? 0 : size(before));
     tried++;
@@ -93,7 +97,7 @@ final class LatestPerKey {
   }
 
   private static long size(ConsumerRecord<byte[], byte[]> record) {
-    return record.value().length + (record.key() == null ? 0 : record.key().length) + 200L;
+    return record.value().length + (record.key() == null ? 0 : record.key().length) + Records.ofHeaders(record) + 200L;
   }
 
   private static boolean together(ConsumerRecord<byte[], byte[]> one, ConsumerRecord<byte[], byte[]> other) {

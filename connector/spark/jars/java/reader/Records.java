@@ -9,6 +9,8 @@ import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** The records of ranges, one range after the other, each record once and in the order of offsets. */
@@ -98,6 +100,36 @@ final class Records implements AutoCloseable {
       throw new IllegalStateException("KAFKA_DATA_LOSS: records of " + at + " from offset " + gap + " on are gone.");
     }
     polled = records.iterator();
+  }
+
+  /**
+   * The record, for as long as one likes. Kafka's headers are slices of what they were fetched in, up to all of a fetch,
+   * which stays in memory as long as one of them does. Keys and values are copies.
+   */
+  static ConsumerRecord<byte[], byte[]> alone(ConsumerRecord<byte[], byte[]> record, boolean withHeaders) {
+    Header[] fetched = record.headers().toArray();
+    if (fetched.length == 0) {
+      return record;
+    }
+    RecordHeaders headers = new RecordHeaders();
+    if (withHeaders) {
+      for (Header each : fetched) {
+        headers.add(each.key(), each.value());
+      }
+    }
+    return new ConsumerRecord<>(
+        record.topic(), record.partition(), record.offset(), record.timestamp(), record.timestampType(),
+        record.serializedKeySize(), record.serializedValueSize(), record.key(), record.value(), headers,
+        record.leaderEpoch());
+  }
+
+  /** About how many bytes the headers take. */
+  static long ofHeaders(ConsumerRecord<byte[], byte[]> record) {
+    long bytes = 0;
+    for (Header each : record.headers()) {
+      bytes += each.key().length() + (each.value() == null ? 0 : each.value().length) + 100L;
+    }
+    return bytes;
   }
 
   private void leave() {

@@ -15,6 +15,10 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
   private static final int ROWS = 4096;
   private static final long BYTES = 16L << 20;
 
+  /** As in {@code sinks/kafka/reader.py}: Spark's own source reads older ones as other times. */
+  private static final long EARLIEST_MILLIS = -2_208_902_400_000L;
+  private static final long LATEST_MILLIS = Long.MAX_VALUE / 1000;
+
   private final Plan plan;
   private final Records records;
   private final LatestPerKey latest;
@@ -53,7 +57,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     unwanted = names.contains("plain") ? null : new OnHeapColumnVector(ROWS, plan.schema());
     plain = unwanted == null ? column(names, "plain") : unwanted;
     records = new Records(plan, ranges);
-    latest = new LatestPerKey(records, plan);
+    latest = new LatestPerKey(records, plan, headers != null);
   }
 
   private WritableColumnVector column(List<String> names, String name) {
@@ -73,6 +77,7 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     ConsumerRecord<byte[], byte[]> record;
     while (rows < ROWS && bytes < BYTES && (record = latest.next()) != null) {
       bytes += Math.max(0, record.serializedValueSize()) + Math.max(0, record.serializedKeySize());
+      bytes += headers == null ? 0 : Records.ofHeaders(record);
       add(record, rows++);
     }
     batch.setNumRows(rows);
@@ -126,13 +131,12 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
 
   /** Kafka's timestamp, in Spark's unit. Brokers before 4.0 take any, such as nanoseconds. */
   private static long micros(ConsumerRecord<byte[], byte[]> record) {
-    try {
-      return Math.multiplyExact(record.timestamp(), 1000L);
-    } catch (ArithmeticException e) {
+    if (record.timestamp() < EARLIEST_MILLIS || record.timestamp() > LATEST_MILLIS) {
       throw new IllegalStateException(
           "LAKELOCK_TIMESTAMP " + record.timestamp() + " " + record.partition() + " " + record.offset() + " "
               + record.topic());
     }
+    return record.timestamp() * 1000L;
   }
 
   private static void bytes(WritableColumnVector to, int row, byte[] bytes) {
