@@ -15,7 +15,7 @@ from connector.delivery.ports import Work
 from connector.display import Line, Page, Shown
 from connector.engine.assembly import Assembly
 from connector.engine.settled import without_query
-from connector.operations.rewind_refused import NothingToRewind, not_in_kafka
+from connector.operations.rewind_refused import NothingToRewind, not_in_kafka, would_lose
 from connector.protocol.recover import Starts, TopicsHeld, resumed
 from connector.protocol.recreated import recreated
 from connector.protocol.steps import Observer
