@@ -16,8 +16,8 @@ NO_TIMESTAMP = "LAKELOCK_TIMESTAMP"
 """What an error says of a Kafka timestamp out of range. The timestamp (``?``: Spark's own source has changed it), the
 partition, the offset and the topic follow."""
 TOLD_TIMESTAMP = (
-    f"CASE WHEN timestamp < timestamp_millis({EARLIEST_MILLIS}L) THEN raise_error(concat('{NO_TIMESTAMP} ? ', "
-    "CAST(`partition` AS STRING), ' ', CAST(`offset` AS STRING), ' ', topic)) ELSE timestamp END"
+    f"CASE WHEN `timestamp` < timestamp_millis({EARLIEST_MILLIS}L) THEN raise_error(concat('{NO_TIMESTAMP} ? ', "
+    "CAST(`partition` AS STRING), ' ', CAST(`offset` AS STRING), ' ', topic)) ELSE `timestamp` END"
 )
 """SQL: the column ``timestamp`` of Spark's own source. It fails the query where that isn't what Kafka has."""
 
