@@ -274,6 +274,9 @@ def test_rows_that_the_query_has_made_itself_are_committed_with_the_coordinates_
             started(other, write, checkpoint(lake)).awaitTermination()
     with pytest.raises(StreamingQueryException, match="it has to have Kafka's own columns"):
         started(made, lakes(lake, at="fresh"), checkpoint(lake, "fresh")).awaitTermination()
+    # To go back needs no batch, nor does the epoch without records that follows.
+    assert pipeline.rewind(to_epoch=1, confirm=True).done
+    assert pipeline.status().offsets.to_dict() == {topic.name: {"0": 12, "1": 0}}
 
 
 @pytest.mark.breadth

@@ -52,3 +52,20 @@ def test_new_fields_come_to_rows_that_a_rule_keeps(rule: str, lake: Lake, topic:
     lake.pipeline("upsert", **changes).run()
     assert lake.sql(HELD, rule) == [("a", "x", None, 0), ("b", "y", "1", 1), ("c", None, None, 1)]
     assert verify(lake, "upsert", **changes).ok
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("merge", ["on_write", "on_read"])
+def test_groups_are_the_same_whatever_the_order_of_their_fields(merge: str, lake: Lake, topic: Topic) -> None:
+    def counting(schema: str) -> dict[str, Any]:
+        sink = {"type": "delta_aggregate", "group_by": "at", "aggregates": {"n": "count(*)"}, "merge": merge}
+        return {"schema": f"at {schema}", "sink": {**sink, "path": str(lake.path("groups"))}, "name": "groups"}
+
+    for schema in ("STRUCT<zip: STRING, city: STRING>", "STRUCT<city: STRING, zip: STRING>"):
+        topic.send(*(("k", {"at": {"city": city, "zip": "1"}}) for city in "xy"), partition=0)
+        changes = counting(schema)
+        lake.pipeline("aggregate", **changes).run()
+        if merge == "on_read":
+            lake.pipeline("aggregate", **changes).fold()
+        assert verify(lake, "aggregate", **changes).ok
+    assert lake.sql("SELECT at.city, at.zip, n FROM {t} ORDER BY 1", "groups") == [("x", "1", 2), ("y", "1", 2)]
