@@ -261,25 +261,23 @@ def replay(
     """
     with reported(debug), stop_on_signal() as stop:
         begin, end = time_of(since, "--from"), time_of(until, "--until")
-        unfinished: list[str] = []
+        codes: list[int] = []
 
         def replayed(pipeline: Pipeline, path: str) -> None:
             name = pipeline.config.name
             if stop.is_set():
-                unfinished.append(name)
+                codes.append(1)
                 say_line(f"{name}: stopped before it began; the same command goes on.")
                 return
             with watched(name, log_format, log_level) as observer:
                 done = pipeline.replay(path, since=begin, until=end, stop=stop, observers=[observer])
             written = f"{plural(done.epochs, 'epoch')}, {plural(done.rows, 'row')} written to {path}."
             if stop.is_set() and done.behind != 0:
-                unfinished.append(name)
+                codes.append(1)
                 behind = f", {plural(done.behind, 'offset')} behind" if done.behind is not None else ""
                 say_line(f"{name}: stopped{behind}; the same command goes on. {written}")
             else:
                 say_line(f"{name}: {written} {_swap(pipeline.config, path, file)}")
-
-        codes: list[int] = []
 
         def failed(name: str, error: Exception) -> None:
             if debug:
@@ -292,10 +290,8 @@ def replay(
         else:
             replayed(Pipeline.from_file(file, set_, debug=debug), into)
         if codes:
-            raise typer.Exit(worst([*codes, *([1] if unfinished else [])]))
-        if unfinished:
             # Not 0, as a stopped run has: a script must not put half of a table in the old one's place.
-            raise typer.Exit(1)
+            raise typer.Exit(worst(codes))
 
 
 def _swap(config: PipelineConfig, path: str, file: Path) -> str:

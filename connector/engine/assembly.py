@@ -338,8 +338,7 @@ def assembled(
     Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
     """
     keyed = any(isinstance(sink, KeyedSink) for sink in sinks_of(config))
-    source = KafkaSource(config.source, with_deletes=keyed, looks=looks)
-    group = ConsumerGroup(config)
+    source, group = KafkaSource(config.source, with_deletes=keyed, looks=looks), ConsumerGroup(config)
     run = str(uuid.uuid4())
     try:
         stage("asking Kafka")  # first: if no broker answers, the run fails long before Spark would have started
@@ -351,8 +350,7 @@ def assembled(
                 stage("starting Spark")
                 own = shared_session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
                 spark = stack.enter_context(own)
-            else:
-                stack.enter_context(as_written(spark))
+            stack.enter_context(as_written(spark))
             refuse_lossy(spark)
             refuse_misnamed_topic(config, spark, source)
             config = with_schema(config, spark, source, held)
@@ -365,9 +363,8 @@ def assembled(
             if config.route is not None:
                 assert log is not None
                 begun = partial(_has_begun, log)
-                made_routes = routed(config, spark, none, run=run, begun=begun, newest=newest, small=small)
-                routes = stack.enter_context(made_routes)
-                made = [routes.split]
+                split = routed(config, spark, none, run=run, begun=begun, newest=newest, small=small)
+                made = [(routes := stack.enter_context(split)).split]
             else:
                 made = stack.enter_context(outputs(config, spark, none, log.staging if log else "", newest))
             refuse_renamed(config, made, log)

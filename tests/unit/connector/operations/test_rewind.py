@@ -311,7 +311,7 @@ def test_the_plan_of_several_tables_alone_settles_nothing(agrees: bool, monkeypa
     )
     assembly: Any = SimpleNamespace(
         log=SimpleNamespace(read=lambda: held[-1]), coordinator=lambda _: coordinator, locations=(), routes=None,
-        run="me", config=SimpleNamespace(name="p"),
+        run="me", config=SimpleNamespace(name="p", of_rows=False),
     )  # fmt: skip
     monkeypatch.setattr(rewind_together, "_planned", planned)
     monkeypatch.setattr(rewind_together, "replace", lambda plan, **_: plan)
