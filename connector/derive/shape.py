@@ -7,7 +7,6 @@ deletes say what a record is, from the next record on, and may be changed on pur
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -29,12 +28,11 @@ from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.derive.changes import table_columns
 from connector.derive.masked_keys import MASK, masks_of_sink
 from connector.derive.tracked_columns import tracked
-from sinks.delta.shape import FILLED, TRACKED, ZONE, Shape, Text
+from sinks.delta.shape import FILLED, TRACKED, ZONE, Shape, Text, zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-_UTC = re.compile(r"(?i)(etc/)?(utc|uct|gmt|ut|z|zulu|universal|greenwich)([+-]0{1,2}(:00)?)?|[+-]00:?00")
 _OF_SEQUENCE = ("_sequence", "__START_AT")
 _OF_SYSTEM = "__SYSTEM_START_AT"
 
@@ -58,7 +56,7 @@ def shape(
     texts |= masks_of_sink(config.steps, sink, rows.names)  # those that order the records can't be masked
     texts |= {f"{_TYPE}{name}": kind for name, kind in types.items()}
     if _depends_on_the_zone(config, sink, rows, columns):
-        texts[ZONE] = "UTC" if _UTC.fullmatch(zone) else zone
+        texts[ZONE] = zone_name(zone)
     return Shape(config.name, partial(_told, sink), texts, _keeping(sink, rows.names))
 
 

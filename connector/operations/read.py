@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,8 @@ from connector.derive.upsert import reading_of
 from connector.engine.inferred import of_table
 from connector.engine.outputs import Table, commits_of, outputs
 from connector.source.records import no_records
-from connector.spark.row_settings import ALWAYS
-from connector.spark.session import wanted
 from sinks.delta.meaning import Meaning
+from sinks.delta.shape import ZONE, kept_zone, zone_name
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger("lakelock")
+
+_INSTANT = re.compile(r"timestamp(?!_ntz)")
+_THE_SAME = re.compile(r"""(?is)'[^']*'|"[^"]*"|(current_timestamp|now)\s*(\(\s*\))?""")
+"""Defaults that no time zone changes, though they may speak of a time."""
 
 
 def read(spark: SparkSession, file: str | Path, value: str | None = None) -> DataFrame:
@@ -70,28 +74,36 @@ def _rows_sql(config: PipelineConfig, spark: SparkSession) -> str | None:
         return table.fixed_sql()
     rows = log.live_sql()
     if not rows.startswith("SELECT * FROM "):  # else all is folded, and nothing is computed
-        _warn_of_other_settings(config, table, spark)
+        _warn_of_another_zone(config, table, spark)
     return rows
 
 
-def _warn_of_other_settings(config: PipelineConfig, table: DeltaTable, spark: SparkSession) -> None:
-    """Say so if this session may compute what Delta fills otherwise than a fold will, by a run's settings."""
-    detail = table.detail()
-    filled = [*detail.generated, *detail.defaults] if detail is not None else []
-    by_runs = {name: wanted(name, config.spark_options) for name in ALWAYS}
-    other = {
-        name: value
-        for name, value in by_runs.items()
-        if value is not None and str(spark.conf.get(name)).lower() != value.lower()
-    }
-    if filled and other:
+def _warn_of_another_zone(config: PipelineConfig, table: DeltaTable, spark: SparkSession) -> None:
+    """Say so if this session may compute what Delta fills otherwise than a fold will, by the runs' time zone.
+
+    Only the table knows that zone: the file's doesn't count where the runs work in a session of the user's.
+    """
+    then, now = kept_zone(table, config.name), zone_name(str(spark.conf.get(ZONE)))
+    if then is None or then == now:
+        return
+    filled = _by_the_zone(table)
+    if filled:
         logger.warning(
-            "%s: rows that aren't folded yet may show other values in %s than the fold will store, as this session has "
-            "other settings than the runs. Before the read: %s",
-            table.label,
-            ", ".join(filled),
-            "; ".join(f"spark.conf.set({json.dumps(name)}, {json.dumps(value)})" for name, value in other.items()),
-        )
+            "%s: rows that aren't folded yet may show other values in %s than the fold will store: this session's time "
+            "zone is %s, and that of the table's rows is %s. Before the read: spark.conf.set(%s, %s)",
+            table.label, ", ".join(filled), now, then, json.dumps(ZONE), json.dumps(then),
+        )  # fmt: skip
+
+
+def _by_the_zone(table: DeltaTable) -> list[str]:
+    """The columns that Delta fills by an expression which a time zone may change."""
+    detail = table.detail()
+    if detail is None:
+        return []
+    instants = [re.escape(each.name) for each in table.schema if _INSTANT.search(each.dataType.simpleString())]
+    with_times = re.compile("|".join([r"date|time|now\s*\(", *(rf"\b{name}\b" for name in instants)]), re.IGNORECASE)
+    defaults = {name: sql for name, sql in detail.defaults.items() if not _THE_SAME.fullmatch(sql.strip())}
+    return [name for name, sql in {**detail.generated, **defaults}.items() if with_times.search(sql)]
 
 
 def _output(config: PipelineConfig, spark: SparkSession) -> Table:

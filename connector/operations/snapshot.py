@@ -25,7 +25,7 @@ from connector.spark.in_use import shared_session
 from connector.spark.session import SAFE, isolated
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.shape import ZONE
+from sinks.delta.shape import ZONE, zone_name
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.kafka import Clients, spark_reader
@@ -301,7 +301,7 @@ def _tell_of_the_zone(
     earlier = (url.removeprefix(sink.place) for url, zone in zones.items() if zone is None)
     partitions = {name.lower() for key in earlier for name in columns_in_folders(key)}
     of_time = [each.name for each in columns if each.name.lower() in partitions and each.dataType == TimestampType()]
-    if of_time and then != now:
+    if of_time and zone_name(then) != zone_name(now):
         log.warning(
             "%s: an earlier version of Lakelock didn't note in which time zone it wrote %s into the names of folders. "
             "It is read as %s. If these runs had another zone, say it in a copy of the file, as spark: {%s: %s}.",

@@ -45,6 +45,7 @@ _GONE_IS_CHANGED = ("key", "group_by", "aggregates.", "window.")
 _KEYS = ("key", "group_by")
 _HAS_A_RULE = "sequence_by"
 """May be left out where `sinks.delta.order` lets it: no row is ordered by it then."""
+_UTC = re.compile(r"(?i)(etc/)?(utc|uct|gmt|ut|z|zulu|universal|greenwich)([+-]0{1,2}(:00)?)?|[+-]00:?00")
 _TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|\w+|\S""", re.DOTALL)
 _CHANGES = ("_offset", "_applied", "_deleted_by")
 """The columns of which one is filled in each row that comes from a record."""
@@ -220,6 +221,17 @@ class Shape:
 def no_longer_filled(table: DeltaTable, pipeline: str, columns: Sequence[str]) -> Sequence[str]:
     """The columns that earlier updates of the pipeline have filled. ``columns``: those that they fill now."""
     return _beside(_kept(table, pipeline).get(FILLED), columns)
+
+
+def kept_zone(table: DeltaTable, pipeline: str) -> str | None:
+    """The time zone of the pipeline's runs, if the table remembers it."""
+    zone = _kept(table, pipeline).get(ZONE)
+    return zone_name(zone) if isinstance(zone, str) else None
+
+
+def zone_name(zone: str) -> str:
+    """The same text for each name of UTC. Pure."""
+    return "UTC" if _UTC.fullmatch(zone) else zone
 
 
 def _kept(table: DeltaTable, pipeline: str) -> Mapping[str, Text]:

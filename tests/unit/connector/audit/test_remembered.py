@@ -98,4 +98,6 @@ def test_times_are_read_in_the_zone_of_the_tables_rows() -> None:
         "Times without a time zone were read in UTC, as when the table's rows were made, not in Europe/Berlin."
     )
     assert settings == {ZONE: "UTC"}
-    assert _as_then(pipeline(UPSERT), spark, table) == []
+    for same in ("UTC", "Etc/UTC", "GMT", "z", "+00:00"):
+        settings[ZONE] = same
+        assert _as_then(pipeline(UPSERT), spark, table) == []

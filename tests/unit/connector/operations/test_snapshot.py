@@ -114,7 +114,10 @@ def test_times_in_folders_are_read_in_the_zone_in_which_they_were_written(caplog
     assert read({f"{at}/a": None}, "Asia/Tokyo") == [([f"{at_a}/a"], "Asia/Tokyo")]
     by_day = "lake/t/day=1/a"  # no time names its folder, whatever the file says now
     assert read({f"s3://{by_day}": None}, "UTC") == [([f"s3a://{by_day}"], "UTC")]
+    spark.conf.set(zone, "Etc/UTC")  # another name of UTC
+    assert read({f"{at}/a": None}, "UTC") == [([f"{at_a}/a"], "UTC")]
     assert not caplog.records
+    spark.conf.set(zone, "Asia/Tokyo")
     both = {f"{at}/a": None, f"{at}/b": "UTC", f"{at}/c": None}
     assert read(both, "CET") == [([f"{at_a}/a", f"{at_a}/c"], "CET"), ([f"{at_a}/b"], "UTC")]
     assert "wrote hour into" in caplog.text
