@@ -106,7 +106,7 @@ def test_statements_are_never_skipped_as_those_of_a_transaction_of_the_users() -
     of deletes."""
     numbered: Any = SimpleNamespace(conf=Settings(**{APP: "job", NUMBER: "7", METADATA: "theirs"}))
     assert lossless(numbered) == {APP: None, NUMBER: None}
-    with pytest.raises(ConfigurationError, match=f"The session has {APP} = job") as caught:
+    with pytest.raises(ConfigurationError, match=f"The session has {APP} = job: Spark would skip statements") as caught:
         refuse_lossy(numbered)
     assert f"spark.conf.unset({APP!r})" in (caught.value.hint or "")
 
