@@ -63,13 +63,16 @@ class _Look:
         of = {field.name: exact(field.dataType, permissive=self._permissive) for field in kind}
         texts, typed = f"_texts_{self._levels}", f"_typed_{self._levels}"
         self._levels += 1
-        as_text = StructType([*(StructField(name, StringType()) for name in of), StructField(_MALFORMED, StringType())])
+        bad, taken = _MALFORMED, {name.lower() for name in of}
+        while bad in taken:  # Spark would leave a field of that name empty
+            bad += "_"
+        as_text = StructType([StructField(name, StringType()) for name in (*of, bad)])
         as_typed = StructType([StructField(name, how.parsed_as) for name, how in of.items()])
-        options = {**self._options, "columnNameOfCorruptRecord": _MALFORMED}
+        options = {**self._options, "columnNameOfCorruptRecord": bad}
         self.frame = self.frame.withColumn(texts, F.from_json(F.expr(text), as_text, options)).withColumn(
             typed, F.from_json(F.expr(text), as_typed, options)
         )
-        self.malformed = self.malformed or f"{texts}.{_MALFORMED} IS NOT NULL"
+        self.malformed = self.malformed or f"{texts}.{bad} IS NOT NULL"
         whens = []
         for field in kind:
             how, at = of[field.name], ".".join((*path, field.name))

@@ -20,6 +20,7 @@ from connector.engine.coordinator_log import Log
 from connector.engine.dead_letters import letters, letters_location, letters_table, letters_topic, take_letters_back
 from connector.engine.epoch import Read, Reading, prepare_epoch
 from connector.engine.field_check import FieldCheck
+from connector.engine.first_run import has_begun, refuse_first_without_zone
 from connector.engine.fold import Folding, refuse_unfolded
 from connector.engine.fold_beside import Beside, beside
 from connector.engine.inferred import with_schema
@@ -47,7 +48,7 @@ from connector.source.records import no_records
 from connector.source.topics import KafkaSource
 from connector.spark.compat import is_connect
 from connector.spark.in_use import shared_session
-from connector.spark.row_settings import ALWAYS, refuse_without_zone, row_settings
+from connector.spark.row_settings import ALWAYS, row_settings
 from connector.spark.session import isolated, loading_pyspark, refuse_lossy
 from connector.spark.tuning import TUNING, for_few, settings_for_few
 from sinks.contract import Epoch, Prepared
@@ -117,8 +118,7 @@ class Assembly:
 
     def _make_ready(self) -> None:
         self.refuse_unfit_select()
-        if not any(output.exists for output in self.outputs):  # those that are there go on as they were made
-            refuse_without_zone(self.spark)
+        refuse_first_without_zone(self.spark, self.outputs, self.log)
         if self.field_check.declared and not all(output.exists for output in self.outputs):
             self._refuse_unmatched()
         if self.log is not None:
@@ -362,7 +362,7 @@ def assembled(
             made: Sequence[Output]
             if config.route is not None:
                 assert log is not None
-                begun = partial(_has_begun, log)
+                begun = partial(has_begun, log)
                 split = routed(config, spark, none, run=run, begun=begun, newest=newest, small=small)
                 made = [(routes := stack.enter_context(split)).split]
             else:
@@ -390,7 +390,3 @@ def _log(spark: SparkSession, config: PipelineConfig, run: str) -> Iterator[Log 
     settings = settings_for_few(spark, config.spark_options)
     with isolated(spark) if settings else nullcontext(spark) as few, with_settings(few, settings):
         yield Log(few, path=place.folder, name=place.table, pipeline=config.name, run=run)
-
-
-def _has_begun(log: Log) -> bool:
-    return log.read().decided is not None

@@ -187,8 +187,8 @@ class Log:
     def forget(self, before: datetime, *, rehearse: bool) -> int:
         """Remove the entries that were appended before a time; returns their number.
 
-        With ``rehearse`` only count them. Returns 0 if others' commits came first again and again, so that they stay,
-        or if the log is append-only, as an earlier version made it in a session with that default.
+        With ``rehearse`` only count those that would go. Returns 0 if others' commits came first again and again, so
+        that they stay, or if the log is append-only, as an earlier version made it in a session with that default.
 
         The last two epochs always stay, as they say where all sinks stand. A run may be at work meanwhile: an append
         doesn't conflict with a removal of other rows.
@@ -202,7 +202,7 @@ class Log:
         )
         counted = self._table.spark.sql(f"SELECT count(*) {old}").first()
         assert counted is not None
-        if counted[0] and not rehearse:
+        if counted[0]:
             detail = self._table.detail()
             if detail is not None and detail.append_only:
                 log.warning(
@@ -212,6 +212,7 @@ class Log:
                     self._table.sql,
                 )
                 return 0
+        if counted[0] and not rehearse:
             entries = f"old entries of the coordinator log {self._table.label!r}"
             if not done_or_left(lambda: self._table.spark.sql(f"DELETE {old}").collect(), entries):
                 return 0

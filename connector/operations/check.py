@@ -8,6 +8,7 @@ from connector.config.sinks import SinkOptions
 from connector.engine.assembly import Assembly
 from connector.engine.dead_letters import letters_topic
 from connector.engine.field_check import has_no_record
+from connector.engine.first_run import refuse_first_without_zone
 from connector.engine.one_table import recreated_starts
 from connector.engine.output import Output
 from connector.operations.checked import Checked, CheckedSink
@@ -37,6 +38,7 @@ def checked(config: PipelineConfig, assembly: Assembly, *, plain: bool = False) 
     if topic is not None:
         topic.check()
     assembly.refuse_unfit_select()
+    refuse_first_without_zone(assembly.spark, assembly.outputs, assembly.log)
     # The tables of a route are one output.
     sinks = [
         _checked_sink(output, sink, plain=plain)

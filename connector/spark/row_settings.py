@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -27,10 +27,10 @@ ALWAYS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 """Those that every session of a run sets."""
 
 
-def refuse_without_zone(spark: SparkSession) -> None:
+def refuse_without_zone(spark: SparkSession, begun: Callable[[], bool]) -> None:
     """Raises ConfigurationError if TIMESTAMP means another type in this session: the text of an instant would be no
-    value of it, and each record a bad one."""
-    if (told(spark, _TIMESTAMPS) or "").strip().upper() == "TIMESTAMP_NTZ":
+    value of it, and each record a bad one. ``begun``: whether the pipeline has, which is asked only then."""
+    if (told(spark, _TIMESTAMPS) or "").strip().upper() == "TIMESTAMP_NTZ" and not begun():
         raise ConfigurationError(
             f"The session has {_TIMESTAMPS} = TIMESTAMP_NTZ: in a new table each TIMESTAMP of the pipeline file, and "
             "_timestamp, would be without a time zone.",

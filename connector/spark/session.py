@@ -232,12 +232,13 @@ def _take_as_written(spark: SparkSession) -> None:
 
 
 def refuse_lossy(given: SparkSession) -> None:
-    """Raises ConfigurationError if a session loses rows, parts of values or newer commits. Lakelock's own don't; these
-    settings of one that the caller has given are the caller's, so nobody else changes them."""
+    """Raises ConfigurationError if a session loses rows, parts of values, newer commits or statements. Lakelock's own
+    don't; these settings of one that the caller has given are the caller's, so nobody else changes them."""
     for name, instead in lossless(given).items():
+        # Of the numbers of a transaction, the session is to have none.
+        lost = "skip statements" if instead is None else "lose rows, parts of values, or newer commits"
         raise ConfigurationError(
-            f"The session has {name} = {given.conf.get(name)}: Spark would lose rows, parts of values, or newer "
-            "commits, and say nothing.",
+            f"The session has {name} = {given.conf.get(name)}: Spark would {lost}, and say nothing.",
             hint=f"{_as_call(name, instead)}. Or give the pipeline no session: Lakelock "
             "then works in one of its own beside yours.",
         )

@@ -18,6 +18,7 @@ from sinks.spark.cached import uncached
 from sinks.spark.files import absolute, folders, if_there, local, no_glob, twice
 from sinks.spark.probes import probing
 from sinks.spark.schema_changes import OnNewColumn, differences
+from sinks.spark.settings import told
 from sinks.spark.sql import identifier
 from sinks.spark.types import sql_type
 
@@ -288,6 +289,9 @@ class DeltaTable:
             hint = self._advice
         elif not adds and (new or any(name not in required for name in differing.wider)):
             hint += " Or have it change with the records: on_new_column: add."
+        means = "spark.sql.timestampType"
+        if any("timestamp_ntz in the pipe" in each for each in faults) and told(self.spark, means) == "TIMESTAMP_NTZ":
+            hint = f"In this session TIMESTAMP means TIMESTAMP_NTZ: set {means} to TIMESTAMP_LTZ. Else: {hint}"
         raise SchemaMismatch(
             f"The table {self.label!r} doesn't take the rows of this pipeline: " + "; ".join(faults) + ".", hint=hint
         )

@@ -44,12 +44,17 @@ _UNANSWERED = re.compile(
 )
 """What Spark's own source, the columnar reader and Kafka's client say if a broker didn't answer them in time."""
 
+_IF_COMPACTED = (
+    "If the topic has cleanup.policy: compact, brokers refuse that: set retention.ms and retention.bytes to -1, so "
+    "that nothing else is deleted, and cleanup.policy to compact,delete meanwhile"
+)
 _UNFIT_TIMESTAMP = (
     "Its producer may write nanoseconds or a time that was never set, and has to write milliseconds since 1970. "
     "Brokers take most, unless the topic has message.timestamp.after.max.ms and message.timestamp.before.max.ms; with "
     "message.timestamp.type: LogAppendTime they write their own. To go past the record: once all before it is "
     "committed (epoch.max_records), delete the partition's records up to it with kafka-delete-records, and run once "
-    "with on_data_loss: continue and trigger: available_now."
+    f"with on_data_loss: continue and trigger: available_now. {_IF_COMPACTED}; or "
+    "send the key once more, with a timestamp, and wait until compaction has removed the record."
 )
 """What helps where Spark can't read a record's Kafka timestamp as it is."""
 
@@ -89,7 +94,7 @@ def explained(error: KafkaError, servers: str, group: str | None = None) -> Lake
             f"Kafka at {servers} has a record that kafka-python can't read ({type(found).__name__}).",
             hint="delivery: transactional reads records by Kafka's own client, which may be able to. If not, delete "
             "the partition's records up to it with kafka-delete-records, and run once with on_data_loss: continue and "
-            "trigger: available_now.",
+            f"trigger: available_now. {_IF_COMPACTED}.",
         )
     why = found.reason if isinstance(found, NoConnection) else type(error).__name__
     hint = found.hint if isinstance(found, NoConnection) else ""

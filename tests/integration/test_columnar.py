@@ -24,6 +24,7 @@ from connector.source.columnar import ODD
 from connector.spark.compat import from_ddl
 from sinks.errors import BadRecord
 from sinks.kafka import EARLIEST_MILLIS
+from sinks.kafka.reader import NO_TIMESTAMP
 from sinks.offsets import OffsetRange
 
 pytestmark = pytest.mark.spark4("the columnar reader is built for Spark 4")
@@ -233,6 +234,26 @@ def test_the_last_record_of_a_key_has_its_own_headers(spark: SparkSession, topic
     assert rows[0]["headers"] is None
     assert [(each["key"], each["value"]) for each in rows[1]["headers"]] == [("h", b"2"), ("i", None)]
     assert [row["offset"] for row in found.orderBy("offset").select("offset").collect()] == [1, 2]
+
+
+@pytest.mark.breadth
+def test_no_record_with_a_timestamp_out_of_range_is_left_out_for_a_later_one_of_its_key(
+    spark: SparkSession, topic: Topic
+) -> None:
+    """``verify`` looks at each record. Else it would refuse what the run has passed."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=topic.broker.bootstrap)
+    for millis in (-62_135_596_800_000, EARLIEST_MILLIS):
+        producer.send(topic.name, b'{"k": "a"}', partition=0, timestamp_ms=millis).get(30)
+    producer.close()
+    values = Json(from_ddl("k STRING")).plain
+    assert values is not None
+    kafka = {"bootstrap.servers": topic.broker.bootstrap, "group.id": "g"}
+    found = columnar.read(spark, kafka, [OffsetRange(topic.name, 0, 0, 2)], replace(values, latest_by=("k",)))
+    assert [row["offset"] for row in found.orderBy("offset").select("offset").collect()] == [0, 1]
+    with pytest.raises(Exception, match=f"{NO_TIMESTAMP} -62135596800000 0 0 {topic.name}"):
+        found.select("offset", "timestamp").collect()
 
 
 def test_the_cores_share_a_large_partition(spark: SparkSession, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,31 @@ def test_a_text_that_is_too_long_for_a_pattern_makes_a_bad_record(spark: SparkSe
     assert said == {0: None, 1: "doesn't fit its JSON Schema: k is too long to compare with a pattern of its schema"}
 
 
+@pytest.mark.breadth
+@pytest.mark.parametrize(
+    ("pattern", "text", "how"),
+    [("a*a*a*a*a*a*b", "a" * 60, "takes too long"), (r"^(?:a|b|\s)*$", "ab" * 5_000_000, "is too long")],
+)  # fmt: skip
+def test_a_search_that_is_given_up_is_no_answer_for_the_schemas_around_it(
+    spark: SparkSession, pattern: str, text: str, how: str
+) -> None:
+    slow = {"pattern": pattern}
+    schemas: list[Any] = [
+        {"not": slow}, {"oneOf": [slow, {"type": "string"}]}, {"if": slow, "then": False}, {"anyOf": [slow, False]},
+        {"anyOf": [slow, {"type": "string"}]}, {"not": {"anyOf": [slow, {"type": "string"}]}},
+    ]  # fmt: skip
+    schemas = [{"properties": {"k": schema}} for schema in schemas]
+    schemas.append({"properties": {"k": True}, "not": {"properties": {"k": slow}}})
+    plans = {str(at): Plan(JsonSchema(schema, "", json.dumps(schema))) for at, schema in enumerate(schemas)}
+    values = [framed(at, {"k": text}) for at in range(len(schemas))]
+    records = spark.createDataFrame(list(enumerate(values)), "at INT, value BINARY")
+    records = records.selectExpr("*", f"CAST(NULL AS STRING) AS {problem_of('v')}")
+    said = dict(validated(records, "value", "v", of_several(plans)).select("at", problem_of("v")).collect())
+    given_up = f"doesn't fit its JSON Schema: k {how} to compare with a pattern of its schema"
+    decided = {4: None, 5: "doesn't fit its JSON Schema: k fits the schema of not"}
+    assert said == {at: decided.get(at, given_up) for at in range(len(schemas))}
+
+
 def random_records(count: int) -> Iterator[bytes]:
     draw = random.Random(count)
     for at in range(count):

@@ -55,6 +55,14 @@ def test_a_pattern_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert is_valid(json.dumps("a" * 60).encode())
 
 
+@pytest.mark.parametrize("around", ["not", "if"])
+def test_a_search_that_is_given_up_is_no_answer(around: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_valid, "_SECONDS", 0.2)
+    is_valid = judge({b"": ("", json.dumps({around: {"pattern": "^(a+)+$"}, "then": False}))}, 0, 0)
+    assert not is_valid(json.dumps("a" * 60 + "!").encode())
+    assert is_valid(json.dumps("!").encode())
+
+
 @pytest.mark.parametrize("text", ["1e+000000001", "1E-0000000000001", "10"])
 def test_zeros_of_an_exponent_are_no_places(text: str) -> None:
     assert judge({b"": ("", '{"type": "number"}')}, 0, 0)(text.encode())

@@ -83,6 +83,8 @@ def test_a_log_that_takes_appends_only_keeps_its_entries_and_the_rest_is_maintai
     run.read = lambda: LogHeld(9, Row(State.DONE, EPOCH, "me"))
     removed = run.forget(datetime(2026, 1, 1, tzinfo=timezone.utc), rehearse=False)
     assert (removed, statements) == ((0, ["SELECT"]) if append_only else (3, ["SELECT", "DELETE"]))
+    rehearsed = run.forget(datetime(2026, 1, 1, tzinfo=timezone.utc), rehearse=True)
+    assert rehearsed == removed, "a rehearsal promises what is done"
     assert ("ALTER TABLE delta.`/log` SET TBLPROPERTIES ('delta.appendOnly' = 'false')" in caplog.text) == append_only
 
 

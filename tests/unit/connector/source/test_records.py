@@ -69,5 +69,7 @@ def test_of_one_that_sparks_own_source_has_met_it_is_said_what_is_wrong() -> Non
     with pytest.raises(BadRecord, match="A record has a Kafka timestamp out of range") as caught, about_the_records():
         raise RuntimeError(said + at)
     assert "kafka-delete-records" in caught.value.hint
+    # Brokers delete no records of a topic that is compacted only.
+    assert all(each in caught.value.hint for each in ("compact,delete", "retention.ms", "send the key once more"))
     with pytest.raises(RuntimeError), about_the_records():
         raise RuntimeError(said)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
 from connector.config import parse
 from connector.engine.assembly import Assembly
+from connector.engine.first_run import refuse_first_without_zone
+from connector.engine.outputs import Other
+from connector.engine.routed_table import Split
 from connector.operations.session import given_or_new
 from connector.spark import session as sessions
 from connector.spark.session import isolated, refuse_lossy
 from connector.streaming.foreach_batch import _Batches
-from sinks.errors import ConfigurationError
+from sinks.delta.table import DeltaTable
+from sinks.errors import ConfigurationError, SchemaMismatch
 from sinks.spark.cached import merging
 from sinks.spark.settings import AS_WRITTEN, as_written, lossless, with_settings
 
@@ -100,7 +106,7 @@ def test_statements_are_never_skipped_as_those_of_a_transaction_of_the_users() -
     of deletes."""
     numbered: Any = SimpleNamespace(conf=Settings(**{APP: "job", NUMBER: "7", METADATA: "theirs"}))
     assert lossless(numbered) == {APP: None, NUMBER: None}
-    with pytest.raises(ConfigurationError, match=f"The session has {APP} = job") as caught:
+    with pytest.raises(ConfigurationError, match=f"The session has {APP} = job: Spark would skip statements") as caught:
         refuse_lossy(numbered)
     assert f"spark.conf.unset({APP!r})" in (caught.value.hint or "")
 
@@ -197,11 +203,42 @@ def test_no_first_table_is_made_where_timestamp_means_another_type(
     run = Assembly.__new__(Assembly)
     conf = Settings(**({"spark.sql.timestampType": kind} if kind else {}))
     outputs = [SimpleNamespace(exists=there) for there in made]
-    run.__dict__.update(spark=SimpleNamespace(conf=conf), outputs=outputs, field_check=Checked())
+    run.__dict__.update(spark=SimpleNamespace(conf=conf), outputs=outputs, log=None, field_check=Checked())
     with pytest.raises(ConfigurationError if refused else Went, match="timestampType" if refused else "") as caught:
         run._make_ready()
     if isinstance(caught.value, ConfigurationError):
         assert "TIMESTAMP_LTZ" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("made", "decided", "refused"),
+    [([], None, True), ([], "epoch 1", False), ([False], None, True), ([True], None, False)],
+)
+def test_a_route_and_sinks_without_a_table_have_begun_only_by_the_log(
+    made: list[bool], decided: str | None, refused: bool
+) -> None:
+    """They say of themselves that they are there: nothing has to be made for them."""
+    other: Any = Other.__new__(Other)
+    split: Any = Split.__new__(Split)
+    log: Any = SimpleNamespace(read=lambda: SimpleNamespace(decided=decided))
+    tables: list[Any] = [SimpleNamespace(exists=there) for there in made]
+    spark: Any = SimpleNamespace(conf=Settings(**{"spark.sql.timestampType": "TIMESTAMP_NTZ"}))
+    for outputs in ([other, *tables], [split, *tables]):
+        with pytest.raises(ConfigurationError, match="timestampType") if refused else nullcontext():
+            refuse_first_without_zone(spark, outputs, log)
+
+
+@pytest.mark.parametrize(("kind", "named"), [("TIMESTAMP_NTZ", True), ("TIMESTAMP_LTZ", False)])
+def test_a_table_of_another_session_names_the_setting_that_differs(
+    monkeypatch: pytest.MonkeyPatch, kind: str, named: bool
+) -> None:
+    there, made = (StructType([StructField("at", each)]) for each in (TimestampType(), TimestampNTZType()))
+    monkeypatch.setattr(DeltaTable, "schema", there)
+    session: Any = SimpleNamespace(conf=Settings(**{"spark.sql.timestampType": kind}))
+    detail: Any = SimpleNamespace(properties={}, generated={}, identities={})
+    with pytest.raises(SchemaMismatch, match="timestamp_ntz in the pipeline") as caught:
+        DeltaTable(session, path="lake/t").check(detail, made)
+    assert ("spark.sql.timestampType" in (caught.value.hint or "")) is named
 
 
 @pytest.mark.parametrize("setting", ["none", "NONE", "None"])

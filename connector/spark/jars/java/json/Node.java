@@ -174,21 +174,35 @@ final class Node {
     }
   }
 
-  private static int fitting(Plan plan, List<Node> nodes, Object value, Path at, Seen seen, int most) {
+  /** How many fit, up to {@code most}. A schema of which nobody knows counts only where fewer fit: it may decide. */
+  private static int fitting(Plan plan, List<Node> nodes, Object value, Path at, Seen seen, int most) throws Problem {
+    int enough = seen == null && most > 2 ? 1 : most;
     int found = 0;
+    Problem undecided = null;
     for (Node each : nodes) {
-      if (fits(plan, each, value, at, seen) && ++found >= (seen == null && most > 2 ? 1 : most)) {
-        break;
+      try {
+        if (fits(plan, each, value, at, seen) && ++found >= enough) {
+          return found;
+        }
+      } catch (Problem problem) {
+        undecided = problem;
       }
+    }
+    if (undecided != null) {
+      throw undecided;
     }
     return found;
   }
 
-  private static boolean fits(Plan plan, Node node, Object value, Path at, Seen seen) {
+  /** Throws a problem only if nobody knows. */
+  private static boolean fits(Plan plan, Node node, Object value, Path at, Seen seen) throws Problem {
     Seen fresh = plan.tracks ? new Seen() : null;
     try {
       node.check(plan, value, at, fresh);
     } catch (Problem problem) {
+      if (problem.undecided) {
+        throw problem;
+      }
       return false;
     }
     if (seen != null) {

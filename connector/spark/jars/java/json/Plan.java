@@ -92,7 +92,7 @@ final class Plan {
         throw tooLong(at);
       }
       if (why[0] instanceof StackOverflowError) {
-        throw Problem.of(at, "is too long to compare with a pattern of its schema");
+        throw Problem.undecided(at, "is too long to compare with a pattern of its schema");
       }
       if (why[0] != null) {
         throw new IllegalStateException("the pattern " + pattern + " can't be looked for", why[0]);
@@ -102,6 +102,6 @@ final class Plan {
   }
 
   private static Problem tooLong(Path at) {
-    return Problem.of(at, "takes too long to compare with a pattern of its schema");
+    return Problem.undecided(at, "takes too long to compare with a pattern of its schema");
   }
 }

@@ -13,8 +13,8 @@ import org.apache.spark.sql.execution.vectorized.WritableColumnVector;
  * Leaves out plain records that a later record of their partition, with the same key, replaces.
  *
  * <p>For queries that want the last record per key: they get the same, from fewer rows. What is left out has been decoded
- * and checked. Records that aren't plain, and tombstones, are never left out. Memory is bounded: of a key that comes again
- * much later, more than the last record is given.
+ * and checked. Records that aren't plain, tombstones, and those with a Kafka timestamp out of range are never left out.
+ * Memory is bounded: of a key that comes again much later, more than the last record is given.
  */
 final class LatestPerKey {
   private static final int MOST_KEYS = 100_000;
@@ -104,9 +104,9 @@ final class LatestPerKey {
     return one.partition() == other.partition() && one.topic().equals(other.topic());
   }
 
-  /** The key of a plain record. Null: it isn't plain, or lacks a part of the key. */
+  /** The key of a plain record. Null: it isn't plain, its timestamp is out of range, or it lacks a part of the key. */
   private Key key(ConsumerRecord<byte[], byte[]> record) {
-    if (record.value() == null) {
+    if (record.value() == null || !RecordsReader.tells(record.timestamp())) {
       return null;
     }
     scratchBytes += record.value().length;

@@ -129,9 +129,14 @@ final class RecordsReader implements PartitionReader<ColumnarBatch> {
     return decoder.value(text, plain, row) && text.atEnd();
   }
 
+  /** Whether a Kafka timestamp tells a time that each reader of it gives alike. */
+  static boolean tells(long millis) {
+    return millis >= EARLIEST_MILLIS && millis <= LATEST_MILLIS;
+  }
+
   /** Kafka's timestamp, in Spark's unit. Brokers before 4.0 take any, such as nanoseconds. */
   private static long micros(ConsumerRecord<byte[], byte[]> record) {
-    if (record.timestamp() < EARLIEST_MILLIS || record.timestamp() > LATEST_MILLIS) {
+    if (!tells(record.timestamp())) {
       throw new IllegalStateException(
           "LAKELOCK_TIMESTAMP " + record.timestamp() + " " + record.partition() + " " + record.offset() + " "
               + record.topic());
