@@ -14,7 +14,7 @@ from connector.audit import exact_json
 from connector.audit.records import PLACE, PROBLEM, RAW, TOMBSTONE, Records
 from connector.audit.values import Default
 from connector.config import Step
-from connector.spark.compat import from_ddl
+from connector.spark.compat import type_from_ddl
 from sinks.errors import ConfigurationError
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import is_utf8
@@ -188,7 +188,7 @@ def _cast(step: Step, part: StructField) -> Iterator[_Made]:
     from pyspark.sql import functions as F
 
     name = identifier(part.name)
-    value = exact_json.cast(part.dataType, from_ddl(step.option[part.name]), name)
+    value = exact_json.cast(part.dataType, type_from_ddl(step.option[part.name]), name)
     if value is None:
         raise ConfigurationError(f"steps: {part.name} has no exact {step.option[part.name]}.")
     yield _Made(part.name, F.expr(value), F.expr(f"{name} IS NOT NULL AND ({value}) IS NULL"))

@@ -18,13 +18,13 @@ from connector.decode.json_new_fields import Rows
 from connector.decode.source_position import position
 from connector.decode.unavailable import unavailable
 from connector.source.columnar import PlainValues
-from connector.spark.compat import from_ddl
+from connector.spark.compat import type_from_ddl
 from sinks.spark.sql import identifier, literal
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructField, StructType
+    from pyspark.sql.types import StructField, StructType
 
 OP = "_op"
 """c: created, u: updated, d: deleted, r: read by a snapshot, t: the table was truncated."""
@@ -52,7 +52,7 @@ def envelope(row: StructType, *, text_ids: bool = False) -> StructType:
     """
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-    source = _type(SOURCE.replace("txId: BIGINT", "txId: STRING") if text_ids else SOURCE)
+    source = type_from_ddl(SOURCE.replace("txId: BIGINT", "txId: STRING") if text_ids else SOURCE)
     assert isinstance(source, StructType)
     event = [
         StructField("before", row),
@@ -60,17 +60,9 @@ def envelope(row: StructType, *, text_ids: bool = False) -> StructType:
         StructField("op", StringType()),
         StructField("ts_ms", LongType()),
         StructField("source", StructType([*source.fields, StructField(_SEQUENCE, StringType())])),
-        StructField("transaction", _type(_TRANSACTION)),
+        StructField("transaction", type_from_ddl(_TRANSACTION)),
     ]
     return StructType([*event, StructField("payload", StructType(event))])
-
-
-def _type(ddl: str) -> DataType:
-    from pyspark.sql.types import StructType
-
-    found = from_ddl(f"x {ddl}")
-    assert isinstance(found, StructType)
-    return found["x"].dataType
 
 
 @dataclass(frozen=True)
@@ -93,7 +85,8 @@ class Debezium:
         fields = {field.name: field.dataType for field in self._envelope}
         row = fields["after"]
         assert isinstance(row, StructType)
-        source, transaction = fields.get("source", _type(SOURCE)), fields.get("transaction", _type(_TRANSACTION))
+        source = fields.get("source", type_from_ddl(SOURCE))
+        transaction = fields.get("transaction", type_from_ddl(_TRANSACTION))
         if self._in_json and isinstance(source, StructType):
             source = StructType([field for field in source.fields if field.name != _SEQUENCE])
         kinds = (StringType(), source, LongType(), transaction, StringType(), ArrayType(StringType()))

@@ -57,6 +57,15 @@ def from_ddl(text: str) -> DataType:
     return StructType.fromJson(json.loads(named))
 
 
+def type_from_ddl(text: str) -> DataType:
+    """Parse a type in Spark's DDL, as in ``DECIMAL(10, 2)``. Raises PySparkException if ``text`` isn't one."""
+    from pyspark.sql.types import StructType
+
+    columns = from_ddl(f"x {text}")  # Spark 3.5 knows no other way than that of columns
+    assert isinstance(columns, StructType)
+    return columns["x"].dataType
+
+
 def local_frame(
     spark: SparkSession, rows: Sequence[Any], schema: StructType | str, *, verify: bool = True
 ) -> DataFrame:

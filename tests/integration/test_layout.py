@@ -182,6 +182,7 @@ def test_the_docs_of_an_avro_schema_are_comments_unless_a_transform_makes_the_co
     assert found.made_by == ""
 
 
+@pytest.mark.spark4("an older Delta says it in other words")
 def test_what_only_delta_knows_to_be_wrong_is_told_and_nothing_is_written(lake: Lake) -> None:
     send(lake, ("a", FIRST, 1))
     properties = {"delta.parquet.format.version": "nine"}

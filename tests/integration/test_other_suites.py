@@ -50,7 +50,8 @@ def test_every_case_of_avros_own_suite_is_its_value_or_a_bad_record(spark: Spark
         content = case.content if case.reader is None else HEADER + case.content
         (row,) = decoder_of(spark, case).decoded(literals(spark, content), "value", "found").collect()
         found = BAD if row[problem_of("found")] else row.asDict(recursive=True)["found"]
-        if found != (case.value if case.by_spark is None else case.by_spark):
+        newest = int(spark.version.partition(".")[0]) > 3
+        if found != (case.by_spark if newest and case.by_spark is not None else case.value):
             wrong.append((case.about, case.value, found))
     assert wrong == []
 
