@@ -25,7 +25,11 @@ def some(first: int, count: int) -> list[tuple[str, int]]:
 
 
 REPLACED = [
-    ("CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t} WHERE n = 0", "CREATE OR REPLACE TABLE AS SELECT"),
+    pytest.param(
+        "CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t} WHERE n = 0",
+        "CREATE OR REPLACE TABLE AS SELECT",
+        marks=pytest.mark.spark4("it replaces no table by its path with its own rows"),
+    ),
     pytest.param(
         "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE n = 0", r"WRITE \(overwrite\)", marks=pytest.mark.breadth
     ),

@@ -65,6 +65,7 @@ def letters(lake: Lake) -> list[tuple[Any, ...]]:
     return query(lake.path("letters"), "SELECT _offset, reason, detail FROM t ORDER BY 1")
 
 
+@pytest.mark.spark4("it makes no generated column by the path of a table")
 @pytest.mark.parametrize("kind", ["upsert", *(pytest.param(kind, marks=breadth) for kind in SINKS if kind != "upsert")])
 def test_records_that_break_a_rule_of_the_table_are_set_aside_with_its_name(lake: Lake, kind: str) -> None:
     options = made(lake, kind)
