@@ -276,6 +276,8 @@ def replay(
                 unfinished.append(name)
                 behind = f", {plural(done.behind, 'offset')} behind" if done.behind is not None else ""
                 say_line(f"{name}: stopped{behind}; the same command goes on. {written}")
+            elif done.position is None:  # a topic without a record, whose schema is inferred
+                say_line(f"{name}: there is nothing to replay yet: no epoch was written to {path}.")
             else:
                 say_line(f"{name}: {written} {_swap(pipeline.config, path, file)}")
 
