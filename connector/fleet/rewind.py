@@ -63,7 +63,10 @@ def rewind_all(
             except LakelockError as error:
                 back = ", ".join(done) or "none"
                 error.message = f"{name}: {error.message} Of these pipelines have gone back: {back}."
-                error.hint = f"{error.hint} Give the same command again for the others.".strip()
+                error.args, again = (error.message,), "Give the same command again for the others."
+                error.hint = f"{error.hint} {again}".strip()
+                if hasattr(error, "add_note"):
+                    error.add_note(again)
                 raise
         return done
 

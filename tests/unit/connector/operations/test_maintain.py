@@ -111,3 +111,10 @@ def test_whether_an_epoch_needs_old_files_is_asked_right_before_they_are_removed
     done = maintenance.upkeep(table, rehearse=False, needed_by=lambda: doubts.pop(0))
     assert (done.unused, done.needed_by) == (unused, needs)
     assert ("VACUUM t" in did) is (unused is not None)
+
+
+def test_a_table_that_is_not_vacuumed_needs_nobodys_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "_files", lambda _: (9, 100, 0))
+    table: Any = SimpleNamespace(label="t", detail=lambda: None)
+    done = maintenance.upkeep(table, rehearse=False, vacuum=False, needed_by=lambda: pytest.fail("nothing is removed"))
+    assert done.unused is None

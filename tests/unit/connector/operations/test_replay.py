@@ -326,6 +326,7 @@ def test_a_part_that_cannot_go_back_is_named_with_those_that_have(pipelines: dic
     with pytest.raises(SchemaMismatch) as raised:
         rewind_all([], datetime.now(timezone.utc), confirm=lambda plans: list(plans) == [*pipelines])
     assert raised.value.message == "b: Another run is at work. Of these pipelines have gone back: a."
+    assert str(raised.value) == raised.value.message, "as a trace has it"
     assert raised.value.hint == "Wait. Give the same command again for the others."
 
 
