@@ -366,9 +366,10 @@ class Pipeline:
     def maintain(self, *, dry_run: bool = False) -> Maintained:
         """Compact small files of the tables, and remove unused ones. A run may go on meanwhile.
 
-        ``dry_run``: only say what would be done. Raises LakelockError.
+        ``dry_run``: only say what would be done. Raises LakelockError; that of one table after all the others were
+        maintained.
         """
-        return maintain(self.config, dry_run=dry_run, debug=self.debug, spark=self.spark)
+        return maintain(self.config, dry_run=dry_run, debug=self.debug, spark=self.spark).whole()
 
     def snapshot(self, epoch: int | None = None) -> Snapshot:
         """How to read all sinks as of one epoch; by default the last one that all of them hold.

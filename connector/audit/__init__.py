@@ -44,6 +44,7 @@ from connector.audit.formats import Forms, forms, learns_columns
 from connector.audit.gone import not_compared, unless_others
 from connector.audit.letters import late_letters, no_letters, topic_of_letters
 from connector.audit.letters_table import LettersTable, letters_table
+from connector.audit.no_record import no_record_yet
 from connector.audit.notes import notes_on, unnamed
 from connector.audit.on_read import on_read
 from connector.audit.records import kafka_records
@@ -92,18 +93,20 @@ def audit(
 
     Uses the Spark session that is ``given``, or the active one, or one of its own. ``upto``: what the coordinator log
     says of the table. ``say`` is told what is being done. Faults are in the result, not raised. Raises LakelockError
-    where nothing could be compared: TopicMissing, TopicRecreated, BrokerUnreachable, OffsetsLost (retention overtook
-    the audit), NotADeltaTable, SchemaMismatch, ConfigurationError (no table or no such version), UnsupportedFormat.
+    where nothing could be compared: TopicMissing, NoRecordYet, TopicRecreated, BrokerUnreachable, OffsetsLost
+    (retention overtook the audit), NotADeltaTable, SchemaMismatch, ConfigurationError (no table or no such version),
+    UnsupportedFormat.
     """
     topics = Topics(config.source)
     try:
         # A missing broker or topic shows here, long before Spark has started.
-        topics.held(config.source.topics)
+        before_spark = topics.held(config.source.topics)
         by_group = committed(topics, config)
         with shared_session(
             config.spark_options, name=f"verify {config.name}", s3=config.on_s3, debug=debug, given=given
         ) as spark:
-            table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
+            with no_record_yet(config, before_spark):
+                table = AuditedTable(spark, config.sinks[0], config.sinks[0].in_file)
             as_then = _as_then(config, spark, table)
             known, untold = _forms(_with_schema(config, table), table, version)
             pinned = _pin(config, table, topics, version, by_group, upto)

@@ -42,6 +42,7 @@ from connector.config import PipelineConfig, has_several
 from connector.display import print_page
 from connector.fleet.files import read
 from connector.fleet.rewind import replay_all, rewind_all
+from connector.operations.maintain import maintain as maintain_all
 from connector.operations.replay import new_places, old_tables
 from connector.operations.rewind import Rewind
 from connector.pipeline import Pipeline
@@ -85,11 +86,15 @@ def maintain(
     with reported(debug):
 
         def act(config: PipelineConfig) -> None:
-            done = Pipeline(config, debug=debug).maintain(dry_run=dry_run)
+            done = maintain_all(config, dry_run=dry_run, debug=debug)
             if json_:
                 sys.stdout.write(json.dumps([asdict(one) for one in done]) + "\n")
             else:
                 print_page(done.page(), out)
+            for place, error in done.failed.items():
+                say_error(error, place)
+            if done.failed:
+                raise typer.Exit(worst(getattr(error, "exit_code", 1) for error in done.failed.values()))
 
         each(files, set_, act, name="maintain", debug=debug, heading=not json_)
 
@@ -276,6 +281,8 @@ def replay(
                 codes.append(1)
                 behind = f", {plural(done.behind, 'offset')} behind" if done.behind is not None else ""
                 say_line(f"{name}: stopped{behind}; the same command goes on. {written}")
+            elif done.position is None:  # a topic without a record, whose schema is inferred
+                say_line(f"{name}: there is nothing to replay yet: no epoch was written to {path}.")
             else:
                 say_line(f"{name}: {written} {_swap(pipeline.config, path, file)}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -49,8 +49,9 @@ class InSeveral:
 
     option: str
     """Where the file takes an option for this sink alone: ``sinks[1]``, or ``tables.overrides.orders.sink``."""
-    others: Callable[[], Sequence[PipelineConfig]] = field(compare=False, repr=False)
-    """The other pipelines of the file that are known without asking Kafka, if their options are right."""
+    others: Callable[[Sequence[str]], Sequence[PipelineConfig]] = field(compare=False, repr=False)
+    """The other pipelines of the file that are known without asking Kafka, or may have a table near one of these
+    folders, if their options are right. It takes a while: each is read anew."""
     tables_alone: str = ""
     """What to do where only tables are meant, as a hint."""
 
@@ -74,6 +75,12 @@ class ListedSink(Options):
     def in_several(self) -> InSeveral | None:
         """What it knows of a file of several pipelines. None: it is the file of one pipeline."""
         return self._in_several
+
+    def kept_apart(self) -> Self:
+        """A copy whose place has been compared with those of all the file's pipelines."""
+        copy = self.model_copy()
+        copy._in_several = self._in_several and replace(self._in_several, others=lambda _: ())
+        return copy
 
     @property
     def several_topics(self) -> bool:

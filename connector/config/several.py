@@ -87,9 +87,14 @@ class Several(ABC):
     def _tables_alone(self) -> str:
         return f"Each {self.of} is a pipeline by itself: name one whose sink is a table, '{self.origin}#PART'."
 
-    def _others(self, part: str) -> list[PipelineConfig]:
+    def _parts_near(self, folders: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - only a pattern's topics need them
+        """The parts that may have a table in these folders, or around them: those that are known without asking Kafka.
+        Raises ConfigurationError."""
+        return self.known_parts
+
+    def _others(self, part: str, folders: Sequence[str]) -> list[PipelineConfig]:
         found = []
-        for other in self.known_parts:
+        for other in self._parts_near(folders):
             if other != part:
                 with suppress(ConfigurationError):  # told when it runs
                     found.append(self.pipeline(other))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from connector.config.all_faults import checked
+from connector.config.apart import tables_of
 from connector.config.fault_texts import shown
 from connector.config.faults import Fault
 from connector.config.flows import FLOWS
@@ -16,6 +18,7 @@ from connector.config.kinds import REFERENCE, Options, dotted
 from connector.config.nearest import by_a_slip, nearest
 from connector.config.pipeline import PipelineConfig
 from connector.config.placeholders import merged, misplaced, placed, safe
+from connector.config.places import normal
 from connector.config.route import OPTION as ROUTE
 from connector.config.routed_sinks import one_way
 from connector.config.several import Several
@@ -31,6 +34,9 @@ _EACH = "topic"
 TOPIC = f"{{{_EACH}}}"
 """What stands for the topic in a path or a table's name."""
 _ANY_TOPIC = "topic"
+_STAND_IN_TOPIC = "any-topic-of-the-pattern"
+"""A topic whose name no folder has by itself."""
+_HASHED = re.compile("(^|_)[0-9a-f]{8}$")
 _BY_GROUP = ("auto_commit", "manual_commit", "idempotent")
 """The deliveries whose runs are members of a consumer group."""
 _SOME_KAFKA = {"bootstrap.servers": "anywhere:9092"}
@@ -67,9 +73,25 @@ class Template(Several):
     @property
     def known_parts(self) -> list[str]:
         """The topics that the file names, or one that stands for those that Kafka knows."""
+        return self._named_topics or [_ANY_TOPIC]
+
+    @property
+    def _named_topics(self) -> list[str]:
         topics = self._given_source.get("topics")
         named = [*(topics if isinstance(topics, list) else []), *self._overrides]
-        return list(dict.fromkeys(topic for topic in named if isinstance(topic, str))) or [_ANY_TOPIC]
+        return list(dict.fromkeys(topic for topic in named if isinstance(topic, str)))
+
+    def _parts_near(self, folders: Sequence[str]) -> list[str]:
+        """The topics that the file names; with a pattern also those that Kafka may have, by the names of folders."""
+        known, _ = self._known_topics()
+        if known is None or not isinstance(known.topics, TopicPattern):
+            return self._named_topics
+        places = [table.folder for table in tables_of(self.pipeline(_STAND_IN_TOPIC)).values() if table.folder]
+        near = {_topic_of(folder, place) for folder in folders for place in places} - {None}
+        unknown = REFERENCE.search(known.topics.pattern)
+        # A topic with capitals, say, has a hash in its folder's name.
+        may_be = [name for name in near if name and (unknown or name in known.topics or _HASHED.search(name))]
+        return list(dict.fromkeys([*self._named_topics, *may_be]))
 
     def pipeline(self, part: str) -> PipelineConfig:
         """The pipeline of one topic. Raises ConfigurationError."""
@@ -247,6 +269,24 @@ def refusal(origin: str, override: str, topic: str) -> ConfigurationError:
         "which has no override: its table would be like all others.",
         hint=f"Correct the name. If both are right, write {topic}: {{}} into {OPTION}.overrides, too.",
     )
+
+
+def _topic_of(folder: str, place: str) -> str | None:
+    """The topic whose table would be in this folder, around it or below it, as a part of its name. ``place``: the table
+    of the stand-in. None: no topic's."""
+    found = None
+    for here, there in zip(normal(folder).split("/"), normal(place).split("/"), strict=False):
+        before, stands, after = there.partition(_STAND_IN_TOPIC)
+        if not stands:
+            if here != there:
+                return None
+            continue
+        after = re.escape(after).replace(re.escape(_STAND_IN_TOPIC), r"\1")
+        match = re.fullmatch(f"{re.escape(before)}(.+){after}", here)
+        if match is None:
+            return None
+        found = match[1]
+    return found
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

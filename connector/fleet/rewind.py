@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 
+from connector.config import PipelineConfig
 from connector.config.placeholders import safe
 from connector.fleet.files import PipelineFile, one_session
 from connector.operations.replay import into_new_tables, refuse_old_places
@@ -61,7 +63,10 @@ def rewind_all(
             except LakelockError as error:
                 back = ", ".join(done) or "none"
                 error.message = f"{name}: {error.message} Of these pipelines have gone back: {back}."
-                error.hint = f"{error.hint} Give the same command again for the others.".strip()
+                error.args, again = (error.message,), "Give the same command again for the others."
+                error.hint = f"{error.hint} {again}".strip()
+                if hasattr(error, "add_note"):
+                    error.add_note(again)
                 raise
         return done
 
@@ -81,6 +86,9 @@ def replay_all(
     """
     # As a `{topic}` in the path of `tables` would name them.
     parts = {file.usable().name: safe(file.file.rpartition("#")[2], "path") for file in files}
+    # Compared here, once, and with the topics that Kafka has. Each by itself would read all others again, and be kept
+    # off folders of topics that there may be.
+    files = [replace(file, config=_kept_apart(file.usable())) for file in files]
     configs = [file.usable() for file in files]
     new = {config.name: into_new_tables(config, f"{into}/{parts[config.name]}", None) for config in configs}
     refuse_old_places(new, configs)
@@ -90,6 +98,10 @@ def replay_all(
                 replay(pipeline, f"{into}/{parts[name]}")
             except Exception as error:  # Spark has errors of its own
                 failed(name, error)
+
+
+def _kept_apart(config: PipelineConfig) -> PipelineConfig:
+    return config.model_copy(update={"sinks": tuple(sink.kept_apart() for sink in config.sinks)})
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def dry_run(config: PipelineConfig, assembly: Assembly) -> DryRun:
     """See ``Pipeline.dry_run``. ``assembly``: that of the pipeline with bad records set aside. Raises LakelockError."""
     found = checked(config, assembly, plain=True)
     planned = _planned(config, assembly, assembly.source.look())
-    return DryRun(config.delivery, found, planned, maintain(config, dry_run=True, spark=assembly.spark))
+    return DryRun(config.delivery, found, planned, maintain(config, dry_run=True, spark=assembly.spark).whole())
 
 
 def _planned(config: PipelineConfig, assembly: Assembly, held: TopicsHeld) -> Planned:

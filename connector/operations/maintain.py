@@ -7,7 +7,7 @@ Rows that it has staged belong to an attempt that isn't over (``LogHeld.over``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -55,8 +55,17 @@ class Cleared:
 class Maintained(Shown, list[Upkeep | Cleared]):
     """What was done at each place of a pipeline. In a rehearsal: what would be done."""
 
-    def __init__(self, config: PipelineConfig, done: Iterable[Upkeep | Cleared], *, dry_run: bool) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        done: Iterable[Upkeep | Cleared],
+        *,
+        dry_run: bool,
+        failed: Mapping[str, Exception] | None = None,
+    ) -> None:
         super().__init__(done)
+        self.failed: Mapping[str, Exception] = failed if failed is not None else {}
+        """The tables that couldn't be maintained, and why not."""
         self.pipeline, self.policy, self.dry_run = config.name, config.maintain, dry_run
 
     def page(self) -> Page:
@@ -68,7 +77,16 @@ class Maintained(Shown, list[Upkeep | Cleared]):
         if not tables:
             blocks = [Line("", f"{self.pipeline}: there are no Delta tables yet.")]
         cleared = [done for done in self if isinstance(done, Cleared) and done.count != 0]
-        return Page([*blocks, *(Line("", f"{done.place}: {self._cleared(done)}") for done in cleared)])
+        blocks += [Line("", f"{done.place}: {self._cleared(done)}") for done in cleared]
+        return Page([*blocks, *(Line("", f"{place} couldn't be maintained.") for place in self.failed)])
+
+    def whole(self) -> Maintained:
+        """The same. Raises the error of the first table that couldn't be maintained; the log names all of them."""
+        for place, why in self.failed.items():
+            logger.warning("%r couldn't be maintained: %s", place, why)
+        for why in self.failed.values():
+            raise why
+        return self
 
     @property
     def _would(self) -> str:
@@ -112,17 +130,12 @@ def maintain(
 ) -> Maintained:
     """Maintain place by place, as ``config.maintain`` says. Places that aren't there are left out.
 
-    ``dry_run``: only say what would be done. ``spark``: a session whose settings nobody else changes. Raises
-    LakelockError; that of one table after all the others were maintained.
+    ``dry_run``: only say what would be done. ``spark``: a session whose settings nobody else changes. A table that
+    can't be maintained is in ``failed``, and keeps no other from it. Raises LakelockError.
     """
     failed: dict[str, Exception] = {}
     places = _maintained(config, failed, dry_run=dry_run, debug=debug, given=spark)
-    done = Maintained(config, places, dry_run=dry_run)
-    if not failed:
-        return done
-    for place, why in failed.items():
-        logger.warning("%r couldn't be maintained: %s", place, why)
-    raise next(iter(failed.values()))
+    return Maintained(config, places, dry_run=dry_run, failed=failed)
 
 
 def _maintained(
@@ -183,7 +196,7 @@ def _tables(config: PipelineConfig, spark: SparkSession, log: Log | None) -> Ite
         if isinstance(sink, DeltaPlace):
             table = DeltaTable(spark, path=sink.folder, name=sink.table)
             yield table, True
-            if table.exists():
+            if _is_there(table):
                 tombstones = Tombstones(table, ())
                 yield tombstones.table, True
                 yield tombstones.aside, True
@@ -193,6 +206,14 @@ def _tables(config: PipelineConfig, spark: SparkSession, log: Log | None) -> Ite
         yield letters.table, True
     if log is not None:
         yield log.table, True
+
+
+def _is_there(table: DeltaTable) -> bool:
+    """False also for one that can't be looked at, which is told as the fault of this table."""
+    try:
+        return table.exists()
+    except Exception:  # Spark has errors of its own
+        return False
 
 
 def _sinks(config: PipelineConfig, log: Log | None) -> Sequence[SinkOptions]:

@@ -45,7 +45,9 @@ def into_new_tables(config: PipelineConfig, into: str, since: datetime | None) -
     }  # fmt: skip
     anew = config.model_copy(update={**changed, **_new_places(config, into)})
     several = config.sinks[0].in_several
-    refuse_old_places({config.name: anew}, [config, *(several.others() if several is not None else ())])
+    folders = [place.folder for place in tables_of(anew).values() if place is not anew.dead_letters]
+    others = several.others([folder for folder in folders if folder]) if several is not None else ()
+    refuse_old_places({config.name: anew}, [config, *others])
     return anew
 
 

@@ -45,7 +45,10 @@ def rewound_together(
     assert log is not None
     coordinator = without_query(assembly).coordinator(observe)
     known, settled = _settled(coordinator, log) if agreed else (log.read(), None)
-    planned = _planned(assembly, log, known, to)
+    try:
+        planned = _planned(assembly, log, known, to)
+    except ConfigurationError as error:
+        raise error if agreed else _or_settled_first(error, known) from None
     if not confirm(planned.plan):
         return planned.plan
     if not agreed:
@@ -68,6 +71,16 @@ def rewound_together(
     coordinator.tidied(stands)  # dead letters that a run has marked, and was killed
     coordinator.rewind(epoch, known.number, prepared, back_to=planned.aim.epoch)
     return replace(planned.plan, done=True)
+
+
+def _or_settled_first(error: ConfigurationError, known: LogHeld) -> ConfigurationError:
+    """The error. Where an epoch is in doubt, as the first one of several tables, there may be a plan once it isn't."""
+    doubted = known.in_doubt
+    if doubted is None or doubted.state is not State.DECIDED:
+        return error
+    number = doubted.epoch.number
+    settled = f"Epoch {number} is in doubt: if no run is at work, `lakelock recover FILE` settles it first."
+    return type(error)(error.message, hint=f"{settled} {error.hint}".strip())
 
 
 @dataclass(frozen=True)

@@ -134,10 +134,12 @@ class DeltaAggregate:
         target, schema = self._table.sql_at(at.version if at else None), self._table.schema
         groups = self._groups.in_the_order_of(schema)
         state = _struct({name: f"_state.{identifier(name)}" for name in groups.aggregates})
-        key, others = listed(map(identifier, groups.key)), [name for name in schema.names if name not in groups.key]
-        if are_nested(schema, others):  # with the fields of a STRUCT in another order, it is of another type
-            kinds = self._table.spark.sql(f"SELECT {key} FROM {rows}").schema
-            key = listed(selected(groups.key, as_in(schema, kinds, (), grows=False)))
+        key = listed(map(identifier, groups.key))
+        if self._has_nested_key():
+            values = self._as_stored(self._table.spark.sql(f"SELECT {key} FROM {rows}").schema)
+            if values:
+                key = listed(selected(groups.key, values))
+                keys = parentheses(f"SELECT {key} FROM {keys}")  # these are compared with the table's, too
         ordered = parentheses(f"SELECT {key}, {state} AS _state, _offsets FROM {rows}")
         merge = adding(groups, guarded=True)
         return merge.query(target, ordered, keys, schema.names, hint=hint, detail=self._table.detail())
@@ -148,6 +150,10 @@ class DeltaAggregate:
         Each change is the state of one epoch and group, so it was added as a whole or not at all. The sum of one that
         was added and one that wasn't could not be compared with ``_applied``.
         """
+        if self._has_nested_key():
+            log = self._table.spark.sql(f"SELECT * FROM {changes}").schema
+            if values := self._as_stored(log):
+                changes = parentheses(f"SELECT {listed(selected(log.names, values))} FROM {changes}")
         key = listed(map(identifier, self._groups.key))
         on = adding(self._groups, guarded=True).on
         touched = parentheses(
@@ -156,6 +162,20 @@ class DeltaAggregate:
         )
         is_new = _all_offsets_are_new()
         return parentheses(f"SELECT s.* FROM {changes} AS s\nLEFT JOIN {touched} AS t\nON {on}\nWHERE {is_new}")
+
+    def _has_nested_key(self) -> bool:
+        """Whether the groups may differ from the table's in the order of their fields. Only then is Spark asked."""
+        return are_nested(self._table.schema, self._but_key(self._table.schema))
+
+    def _as_stored(self, rows: StructType) -> Mapping[str, str]:
+        """Column of the rows' key -> SQL of its value with the fields in the table's order, where it has another one:
+        a STRUCT of another order is of another type, which Spark doesn't compare."""
+        return as_in(self._table.schema, rows, self._but_key(rows), grows=False)
+
+    def _but_key(self, schema: StructType) -> Sequence[str]:
+        """The columns that aren't of the key. Spark takes names in any case."""
+        key = {name.lower() for name in self._groups.key}
+        return [name for name in schema.names if name.lower() not in key]
 
     def make_ready_for_views(self, changes: str) -> None:
         """See ``sinks.delta.merge_on_read.Merging``: the table and its log are all that is read."""

@@ -65,7 +65,7 @@ def upkeep(
                 raise
             into = 0
     detail = table.detail()
-    unused, needs = None, needed_by()
+    unused, needs = None, needed_by() if vacuum else None
     if vacuum and needs is None and detail is not None and detail.file_retention >= _LEAST:
         unused = table.spark.sql(f"VACUUM {table.sql} DRY RUN").count()
         needs = needed_by() if unused else None  # listing them may have taken long

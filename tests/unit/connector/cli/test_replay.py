@@ -98,3 +98,11 @@ def test_of_several_replays_those_after_the_signal_do_not_begin(
     assert output.count("To swap") == 1
     assert "shop-more: stopped before it began; the same command goes on." in output
     assert code == 1
+
+
+def test_a_topic_without_a_record_gives_no_table_to_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Replays, "__call__", lambda *_, **__: Delivered(behind=0))
+    code, output, _ = replayed(tmp_path, monkeypatch, None)
+    assert "shop: there is nothing to replay yet: no epoch was written to new" in output
+    assert "To swap" not in output
+    assert code == 0

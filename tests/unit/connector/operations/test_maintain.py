@@ -19,14 +19,13 @@ from sinks.delta import maintenance
 from sinks.delta.maintenance import Upkeep
 from sinks.offsets import Offsets
 
-CONFIG = parse(
-    {
-        "name": "p",
-        "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
-        "value": {"format": "string"},
-        "sinks": [{"type": "delta_append", "path": "lake/t"}],
-    }
-)
+OPTIONS: dict[str, Any] = {
+    "name": "p",
+    "source": {"topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:9092"}},
+    "value": {"format": "string"},
+    "sinks": [{"type": "delta_append", "path": "lake/t"}],
+}
+CONFIG = parse(OPTIONS)
 
 
 def row(state: State = State.DECIDED, *, batch: str = "", back_to: int | None = None) -> Row:
@@ -55,25 +54,44 @@ def test_the_page_names_the_epoch_and_the_way_on() -> None:
     assert "lakelock recover" in shown
 
 
+@pytest.mark.parametrize("fault", ["its files are gone", "it can't be looked at"])
 def test_a_table_that_cannot_be_maintained_keeps_no_other_from_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    did: list[str] = []
+    broken = ValueError(fault)
+
+    def table(_: Any, *, path: str | None, name: str | None) -> Any:
+        label = str(path or name).rpartition("/")[2]
+
+        def exists() -> bool:
+            if label == "b" and fault == "it can't be looked at":
+                raise broken
+            return True
+
+        return SimpleNamespace(label=label, location="", exists=exists)
 
     def upkeep(table: Any, **_: Any) -> Any:
         if table.label == "b":
-            raise ValueError("files are gone")
-        did.append(table.label)
+            raise broken
+        return Upkeep(table.label, 1, 1, 0, 0, 0)
 
-    tables = [SimpleNamespace(label=name, location="", exists=lambda: True) for name in ("a", "b", "c")]
+    beside = SimpleNamespace(label="beside", exists=lambda: False)
     monkeypatch.setattr(maintaining, "given_or_new", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(maintaining, "_tables", lambda *_: [(table, True) for table in tables])
+    monkeypatch.setattr(maintaining, "_log", lambda *_: None)
+    monkeypatch.setattr(maintaining, "DeltaTable", table)
+    monkeypatch.setattr(maintaining, "Tombstones", lambda *_: SimpleNamespace(table=beside, aside=beside))
+    monkeypatch.setattr(maintaining, "ChangeLog", lambda *_, **__: SimpleNamespace(table=beside))
     monkeypatch.setattr(maintaining, "require_conditional_writes", lambda *_: None)
     monkeypatch.setattr(maintaining, "upkeep", upkeep)
-    with caplog.at_level(logging.WARNING, "lakelock.pipeline"), pytest.raises(ValueError, match="files are gone"):
-        maintain(CONFIG)
-    assert did == ["a", "c"]
-    assert [record.getMessage() for record in caplog.records] == ["'b' couldn't be maintained: files are gone"]
+    sinks = [{"type": "delta_append", "path": f"/{name}"} for name in "abc"]
+    config = parse({**OPTIONS, "sinks": sinks, "coordinator": {"path": "/log"}})
+    done = maintain(config)
+    assert [each.table for each in done if isinstance(each, Upkeep)] == ["a", "c"]
+    assert done.failed == {"b": broken}
+    assert "b couldn't be maintained" in str(done)
+    with caplog.at_level(logging.WARNING, "lakelock.pipeline"), pytest.raises(ValueError, match=fault):
+        done.whole()
+    assert [record.getMessage() for record in caplog.records] == [f"'b' couldn't be maintained: {fault}"]
 
 
 @pytest.mark.parametrize(("doubts", "unused", "needs"), [([None, None], 5, None), ([7], None, 7), ([None, 7], None, 7)])
@@ -93,3 +111,10 @@ def test_whether_an_epoch_needs_old_files_is_asked_right_before_they_are_removed
     done = maintenance.upkeep(table, rehearse=False, needed_by=lambda: doubts.pop(0))
     assert (done.unused, done.needed_by) == (unused, needs)
     assert ("VACUUM t" in did) is (unused is not None)
+
+
+def test_a_table_that_is_not_vacuumed_needs_nobodys_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "_files", lambda _: (9, 100, 0))
+    table: Any = SimpleNamespace(label="t", detail=lambda: None)
+    done = maintenance.upkeep(table, rehearse=False, vacuum=False, needed_by=lambda: pytest.fail("nothing is removed"))
+    assert done.unused is None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from connector.config import DeltaSink, PipelineConfig, load, parse, tables_of_letters
+from connector.config import DeltaSink, PipelineConfig, Several, load, parse, tables_of_letters
 from connector.fleet import rewind as fleet
 from connector.fleet.files import PipelineFile
 from connector.fleet.rewind import replay_all, rewind_all
@@ -232,6 +232,49 @@ def test_one_part_of_a_file_keeps_off_the_tables_of_the_others(into: str, tmp_pa
         into_new_tables(config, beside, None)
 
 
+@pytest.mark.parametrize(
+    ("path", "into", "refused"),
+    [
+        ("lake/{topic}", "lake/t2", True),
+        ("lake/{topic}", "lake/t2/v2", True),
+        ("lake/{topic}", "lake/t_x_0a1b2c3d", True),
+        ("lake/{topic}/rows", "lake/t2", True),
+        ("lake/{topic}", "lake/v2", False),
+        ("lake/{topic}", "lake/topic/v2", False),
+        ("lake/{topic}", "other/t2", False),
+        ("lake/a_{topic}_b", "lake/t2", False),
+        ("lake/a_{topic}_b", "lake/a_t2_b/v2", True),
+    ],
+)
+def test_one_topic_of_a_pattern_keeps_off_the_tables_of_all_that_there_may_be(
+    path: str, into: str, refused: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "shop.yaml"
+    # "topic" is none of these.
+    source = {**OPTIONS["source"], "topics": "t[0-9]" if into == "lake/topic/v2" else "t.*"}
+    tables = {**PER_TOPIC, "sink": {**PER_TOPIC["sink"], "path": path}}
+    file.write_text(yaml.safe_dump({**OPTIONS, "source": source, "tables": tables}))
+    config = load(f"{file}#t1")
+    with pytest.raises(ConfigurationError, match="Nothing was written") if refused else nullcontext():
+        into_new_tables(config, into, None)
+
+
+def test_a_whole_file_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And by the topics that Kafka has: `v2` might be one of a pattern that takes all."""
+    file = tmp_path / "shop.yaml"
+    file.write_text(yaml.safe_dump({**OPTIONS, "source": {**OPTIONS["source"], "topics": ".*"}, "tables": PER_TOPIC}))
+    monkeypatch.setattr(Several, "_others", lambda *_: pytest.fail("all were compared already"))
+    files = [PipelineFile(f"{file}#{topic}", load(f"{file}#{topic}")) for topic in ("a", "b")]
+    monkeypatch.setattr("connector.fleet.rewind.one_session", lambda *_, **__: nullcontext(None))
+    monkeypatch.setattr("connector.fleet.rewind.isolated", nullcontext)
+    done: list[str] = []
+    replay_all(
+        files, "lake/v2", lambda pipeline, place: done.append(into_new_tables(pipeline.config, place, None).name),
+        failed=lambda name, why: pytest.fail(f"{name}: {why}"),
+    )  # fmt: skip
+    assert len(done) == 2
+
+
 def test_a_file_of_parts_with_another_kind_of_sink_says_that_the_tables_alone_can(tmp_path: Path) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text(yaml.safe_dump({**EVENTUAL, "sinks": [*TABLES, {"type": "kafka_topic", "topic": "out"}]}))
@@ -283,6 +326,7 @@ def test_a_part_that_cannot_go_back_is_named_with_those_that_have(pipelines: dic
     with pytest.raises(SchemaMismatch) as raised:
         rewind_all([], datetime.now(timezone.utc), confirm=lambda plans: list(plans) == [*pipelines])
     assert raised.value.message == "b: Another run is at work. Of these pipelines have gone back: a."
+    assert str(raised.value) == raised.value.message, "as a trace has it"
     assert raised.value.hint == "Wait. Give the same command again for the others."
 
 

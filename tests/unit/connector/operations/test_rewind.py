@@ -40,6 +40,7 @@ from sinks.delta.position import Commit, lineage
 from sinks.delta.restore import Target
 from sinks.errors import (
     BadRecord,
+    ConfigurationError,
     Diverged,
     Fenced,
     KeyMoved,
@@ -314,6 +315,7 @@ def test_the_plan_of_several_tables_alone_settles_nothing(agrees: bool, monkeypa
         run="me", config=SimpleNamespace(name="p", of_rows=False),
     )  # fmt: skip
     monkeypatch.setattr(rewind_together, "_planned", planned)
+    monkeypatch.setattr(rewind_together, "without_query", lambda assembly: assembly)
     monkeypatch.setattr(rewind_together, "replace", lambda plan, **_: plan)
 
     def confirm(_: object) -> bool:
@@ -323,6 +325,32 @@ def test_the_plan_of_several_tables_alone_settles_nothing(agrees: bool, monkeypa
     rewound_together(assembly, WhereTo(epoch=1), confirm=confirm, observe=lambda _: None)
     # The goal may have moved with what was settled: it is asked for again.
     assert did == (["asked", "settled", "asked", "back to 2"] if agrees else ["asked"])
+
+
+@pytest.mark.parametrize("state", [State.DECIDED, State.BEGUN, State.DONE])
+def test_a_plan_that_fails_for_an_epoch_in_doubt_names_the_way_to_settle_it(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first epoch of several sinks is settled, nothing says what their tables were before it."""
+    epoch = Epoch(
+        pipeline="p", number=1, owner="r", ranges=(), offsets=Offsets({A0: 9}), topics={}, read_to=None, expected=None
+    )
+    row = Row(State.DECIDED, epoch, "r")
+    held = LogHeld(1, replace(row, state=state), row)
+
+    def planned(*_: object) -> Any:
+        raise ConfigurationError("a: it was no sink of the pipeline yet.", hint="Go back less far.")
+
+    monkeypatch.setattr(rewind_together, "_planned", planned)
+    monkeypatch.setattr(rewind_together, "without_query", lambda assembly: assembly)
+    assembly: Any = SimpleNamespace(
+        log=SimpleNamespace(read=lambda: held), coordinator=lambda _: None, config=SimpleNamespace(name="p")
+    )
+    with pytest.raises(ConfigurationError, match="no sink of the pipeline yet") as error:
+        rewound_together(assembly, WhereTo(epoch=0), confirm=lambda _: True, observe=lambda _: None)
+    assert ("Epoch 1 is in doubt" in error.value.hint) is (state is State.DECIDED)
+    assert ("lakelock recover" in error.value.hint) is (state is State.DECIDED)
+    assert error.value.hint.endswith("Go back less far.")
 
 
 def test_what_others_have_committed_since_an_epoch_is_not_before_it() -> None:

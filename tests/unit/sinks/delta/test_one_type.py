@@ -68,21 +68,41 @@ def test_the_groups_of_an_aggregate_follow_the_table() -> None:
     assert groups.source(table, rows, epoch) is rows
 
 
+class Log:
+    """A table, and a change log whose fields have another order."""
+
+    def __init__(self, key: T.DataType) -> None:
+        self.asked: list[str] = []
+        self.table: Any = SimpleNamespace(
+            sql="t", sql_at=lambda _: "t", detail=lambda: None, spark=SimpleNamespace(sql=self._sql),
+            schema=struct(At=key, _state=struct(), _applied=TEXT),
+        )  # fmt: skip
+        nothing: Any = None
+        self.aggregate = DeltaAggregate(self.table, nothing, Groups(["at"]))
+
+    def _sql(self, sql: str) -> Any:
+        self.asked.append(sql)
+        own = {"_state": struct(), "_offsets": TEXT} if "*" in sql else {}
+        return SimpleNamespace(schema=struct(at=struct(zip=INT, City=TEXT), **own))
+
+
 def test_a_change_log_of_another_order_is_read_by_that_of_the_table() -> None:
-    asked: list[str] = []
+    log = Log(struct(city=TEXT, zip=INT))
+    merged = " ".join(log.aggregate.merged_sql("net", "log", None, hint="").split())
+    assert log.asked == ["SELECT `at` FROM net"]
+    assert merged.count(f"{AT} FROM log") == 2, "the keys, in both joins"
+    assert f"{AT}, named_struct(" in merged, "the rows"
+    log = Log(TEXT)
+    log.aggregate.merged_sql("net", "log", None, hint="")
+    assert not log.asked, "no question where no column has fields"
 
-    def log_of(sql: str) -> Any:
-        asked.append(sql)
-        return SimpleNamespace(schema=struct(at=struct(zip=INT, City=TEXT)))
 
-    table: Any = SimpleNamespace(
-        sql="t", sql_at=lambda _: "t", detail=lambda: None, spark=SimpleNamespace(sql=log_of),
-        schema=struct(at=struct(city=TEXT, zip=INT), _state=struct(), _applied=TEXT),
-    )  # fmt: skip
-    nothing: Any = None
-    merged = DeltaAggregate(table, nothing, Groups(["at"])).merged_sql("log", "log", None, hint="")
-    assert asked == ["SELECT `at` FROM log"]
-    assert AT in " ".join(merged.split())
-    table.schema = struct(at=TEXT, _state=struct(), _applied=TEXT)
-    DeltaAggregate(table, nothing, Groups(["at"])).merged_sql("log", "log", None, hint="")
-    assert len(asked) == 1, "no question where no column has fields"
+def test_a_view_compares_a_change_log_of_another_order_with_the_table() -> None:
+    """Both joins of it; and what it gives has the order of the table."""
+    log = Log(struct(city=TEXT, zip=INT))
+    new = " ".join(log.aggregate.not_merged_sql("log").split())
+    assert log.asked == ["SELECT * FROM log"]
+    assert new.count("FROM log") == new.count(f"{AT}, `_state`, `_offsets` FROM log") == 2
+    log = Log(TEXT)
+    assert AT not in " ".join(log.aggregate.not_merged_sql("log").split())
+    assert not log.asked
