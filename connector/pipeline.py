@@ -366,8 +366,7 @@ class Pipeline:
     def maintain(self, *, dry_run: bool = False) -> Maintained:
         """Compact small files of the tables, and remove unused ones. A run may go on meanwhile.
 
-        ``dry_run``: only say what would be done. Raises LakelockError; that of one table after all the others were
-        maintained.
+        ``dry_run``: only say what would be done. Raises LakelockError; that of one table after all the others' work.
         """
         return maintain(self.config, dry_run=dry_run, debug=self.debug, spark=self.spark).whole()
 

@@ -13,7 +13,14 @@ from connector.audit.routes import audit_routes, audit_sinks
 from connector.audit.verdict import Verdict
 from connector.config import DeltaPlace, PipelineConfig
 from connector.display import Line, Page, Shown
-from sinks.errors import ConfigurationError, LakelockError
+from sinks.errors import (
+    AuthenticationFailed,
+    BrokerUnreachable,
+    ConfigurationError,
+    LakelockError,
+    RegistryUnreachable,
+    TlsFailed,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("lakelock.audit")
 _WORST_FIRST = (Verdict.NOT_EXACT, Verdict.UNKNOWN, Verdict.EXACT)
 """What is wrong counts more than what isn't known."""
+_OF_ALL = (BrokerUnreachable, AuthenticationFailed, TlsFailed, RegistryUnreachable)
+"""What is no table's own fault: the others are not asked for."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +39,7 @@ class Verification(Shown):
     tables: Sequence[Audit]
     not_audited: Sequence[str] = ()
     """The places of sinks that are no tables."""
-    failed: Mapping[str, LakelockError] = field(default_factory=dict)
+    failed: Mapping[str, Exception] = field(default_factory=dict)
     """Of several tables, the places of those that couldn't be audited, and why not."""
 
     @property
@@ -48,13 +57,13 @@ class Verification(Shown):
     def exit_code(self) -> int:
         """That of the command: what is wrong before what couldn't be audited, and that before what isn't known."""
         if self.failed and self.verdict is not Verdict.NOT_EXACT:
-            return max(error.exit_code for error in self.failed.values())
+            return max(getattr(error, "exit_code", 1) for error in self.failed.values())
         return self.verdict.exit_code
 
     def page(self) -> Page:
         """The page of each table, those that couldn't be audited, and the sinks that aren't."""
         blocks = [block for table in self.tables for block in table.page().blocks]
-        blocks += [Line("", f"{place} couldn't be audited: {error.message}") for place, error in self.failed.items()]
+        blocks += [Line("", f"{place} couldn't be audited: {_told(error)}") for place, error in self.failed.items()]
         if self.not_audited:
             blocks.append(Line("", f"not audited, because they are no tables: {', '.join(self.not_audited)}"))
         return Page(blocks)
@@ -62,8 +71,15 @@ class Verification(Shown):
     def to_dict(self) -> dict[str, Any]:
         """For ``--json``, of a pipeline with several sinks."""
         tables = [table.to_dict() for table in self.tables]
-        failed = {"failed": {place: error.message for place, error in self.failed.items()}} if self.failed else {}
+        failed = {"failed": {place: _told(error) for place, error in self.failed.items()}} if self.failed else {}
         return {"ok": self.ok, "tables": tables, "not_audited": list(self.not_audited), **failed}
+
+
+def _told(error: Exception) -> str:
+    """An error in words. Of one that isn't Lakelock's own, only the first line."""
+    if isinstance(error, LakelockError):
+        return error.message
+    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"[:500]
 
 
 def verify(
@@ -80,12 +96,15 @@ def verify(
     or one of its own. Raises what ``audit`` raises, unless another table could be audited, and ConfigurationError
     if there is no table, or several and a version.
     """
-    failed: dict[str, LakelockError] = {}
+    failed: dict[str, Exception] = {}
 
     def one(alone: PipelineConfig, upto: Logged | None = None) -> Audit | None:
+        out = next((error for error in failed.values() if isinstance(error, _OF_ALL)), None)
         try:
+            if out is not None:
+                raise out  # each of many tables would wait for it
             return audit(alone, version, upto=upto, say=say, debug=debug, given=spark)
-        except LakelockError as error:
+        except Exception as error:  # Spark has errors of its own, as for a file that is gone
             failed[alone.sinks[0].place] = error
             return None
 

@@ -46,17 +46,20 @@ def refuse_renamed(config: PipelineConfig, outputs: Sequence[Output], log: Log |
                 hint=f"Give this sink its name: part: {before}. A run of that name is then fenced as before. (Without "
                 f"it, the sink would begin anew as {now}.)",
             )
-        if wrote is None and isinstance(output, Table):
+        if wrote in (None, former) and isinstance(output, Table):
             _refuse_another_part(config, output)
 
 
 def _refuse_another_part(config: PipelineConfig, output: Table) -> None:
     """Refuse a table of the same topics that is new to this pipeline, and was written by one with a name that the file
-    gives: as by a replay, whose new place has another last part."""
+    gives: as by a replay, whose new place has another last part. What was before ``together: atomic`` wrote it doesn't
+    count."""
     assert config.part_of is not None
     file, topics = config.part_of.file, config.source.topics
     of_file = re.compile(rf"^{re.escape(file)}-([a-z0-9_-]+)$")
     for commit in _lineage(output.table):
+        if pipeline_of(commit.user_metadata) == file:
+            return
         found = CommitMetadata.of_anybody(commit.user_metadata)
         part = of_file.match(found.pipeline) if found is not None else None
         if found is None or part is None or not any(at.topic in topics for at in found.offsets):

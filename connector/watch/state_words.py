@@ -15,8 +15,10 @@ Kind = Literal["good", "waiting", "bad", "unknown"]
 
 def standing(status: Status | None, faults: Sequence[Fault] = ()) -> tuple[Kind, str]:
     """The kind of a pipeline's state, and the state in words. ``status``: None if nothing was seen yet."""
-    if faults:
+    if any(fault.exit_code for fault in faults):
         return "bad", "can't be read"
+    if faults:  # a table that is made with the first records
+        return "waiting", "no record yet"
     if status is None:
         return "unknown", "not seen yet"
     if status.replaced:

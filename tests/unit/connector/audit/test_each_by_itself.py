@@ -15,7 +15,7 @@ from connector.audit.routes import _Done, _Log
 from connector.audit.verdict import Audit
 from connector.audit.whole import verify
 from connector.config import PipelineConfig, parse
-from sinks.errors import NotADeltaTable, SchemaMismatch
+from sinks.errors import BrokerUnreachable, NotADeltaTable, SchemaMismatch
 
 SOURCE = {"topics": ["t"], "kafka": {"bootstrap.servers": "localhost:1"}}
 JSON = {"format": "json", "schema": "k STRING"}
@@ -56,6 +56,23 @@ def test_the_others_are_audited(config: PipelineConfig, monkeypatch: pytest.Monk
     monkeypatch.setattr(whole, "audit", audits({"a": gone, "b": other, "c": other}))
     with pytest.raises(NotADeltaTable):
         verify(config)
+
+
+def test_an_error_of_spark_is_one_tables_and_one_of_kafka_is_all_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    stands: Any = SimpleNamespace(epoch=1, offsets={}, gone=None, missed=None)
+    monkeypatch.setattr(routes, "shared_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(routes, "_log", lambda *_: _Log(_Done(stands, ["a", "b", "c"], {})))
+    monkeypatch.setattr(routes, "_without_table", lambda *_: None)
+    broken, down = ValueError("FAILED_READ_FILE\n\tat java"), BrokerUnreachable("No broker.")
+    monkeypatch.setattr(whole, "audit", audits({"b": broken}))
+    found = verify(SEVERAL)
+    assert [each.table for each in found.tables] == ["a", "c"]
+    assert found.to_dict()["failed"] == {"b": "ValueError: FAILED_READ_FILE"}
+    assert found.exit_code == 1
+    monkeypatch.setattr(whole, "audit", audits({"b": down, "c": AssertionError("it was asked for, too")}))
+    found = verify(SEVERAL)
+    assert [each.table for each in found.tables] == ["a"]
+    assert found.failed == {"b": down, "c": down}
 
 
 def test_of_one_table_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

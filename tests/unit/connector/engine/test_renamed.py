@@ -57,6 +57,9 @@ def test_a_table_that_a_part_of_another_name_has_filled_is_taken_by_that_name_on
         begins(tmp_path, monkeypatch, *filled)
     assert "part: latest." in refused.value.hint
     begins(tmp_path, monkeypatch, *filled, part="latest")
+    # Also after a time with together: atomic, from whose position it would be taken over else.
+    with pytest.raises(ConfigurationError, match="pipeline 'shop-latest' up to epoch 2"):
+        begins(tmp_path, monkeypatch, ("shop", "t"), ("shop-latest", "t"))
 
 
 @pytest.mark.parametrize(
@@ -66,9 +69,10 @@ def test_a_table_that_a_part_of_another_name_has_filled_is_taken_by_that_name_on
         [("shop-eu", "others")],  # a second pipeline of the table
         [("another", "t")],
         [("shop", "t")],  # with together: atomic
+        [("shop-eu", "t"), ("shop", "t")],
         [("shop-latest", "t"), ("shop-latest_v2", "t"), ("shop-eu", "t")],  # renamed by an earlier version
     ],
-    ids=["a new one", "other topics", "another file", "together", "its own"],
+    ids=["a new one", "other topics", "another file", "together", "together since", "its own"],
 )
 def test_other_tables_are_written_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writers: list[tuple[str, str]]

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from connector.cli.tables import status_fields
+from connector.fleet.files import Fault
 from connector.operations.status import Status
 from connector.protocol.recover import HeldBack, TopicsHeld
 from connector.watch.state_words import standing
@@ -98,3 +99,9 @@ def test_what_a_transaction_holds_back_waits_since_its_first_record(since: datet
     held = TopicsHeld(Offsets({AT: 0}), Offsets({AT: 5}), {"t": "id"}, ASKED, held_back={AT: HeldBack(2, since)})
     position = Position(5, Offsets({AT: 5}), {"t": "id"}, "run")
     assert Status("p", "transactional", ["lake/t"], position, position.offsets, held).lag_seconds == {AT: waits}
+
+
+def test_a_topic_without_a_record_yet_is_waited_for() -> None:
+    nothing = Fault("t has no record yet", exit_code=0)
+    assert standing(None, [nothing]) == ("waiting", "no record yet")
+    assert standing(None, [nothing, Fault("No broker answered.")]) == ("bad", "can't be read")
