@@ -70,7 +70,7 @@ def _expected(
     # The records of a time and before it, as if they were those of a key of their own.
     known = times.join(events, keys).where(f"e_later OR e_system <= {time}.at")
     if records.defaults:
-        known = with_started(known, rows, sink, recorded=f"{time}.at")
+        known = with_started(known, rows, sink, columns, recorded=f"{time}.at")
     as_key = sink.model_copy(update={"key": (*sink.key, time)})
     several = records.several
     histories = versions_of(known, columns, as_key, partial=False, several=several, defaults=records.defaults)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from connector.audit.claim import Bounds
 from connector.audit.counted import one_each
+from connector.audit.in_both import as_in
 from connector.audit.records import Records, changes, sequence_type, table_columns
 from connector.audit.rows import Earlier, deleted_unseen, found_rows, without_record
 from connector.audit.values import Default, alike, with_defaults
 from connector.config import DeltaHistorySink
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,7 +44,7 @@ def versions(records: Records, rows: DataFrame, cut: Sequence[Bounds], sink: Del
     sequence, columns = sequence_type(records, sink), table_columns(records.columns, sink)
     events = changes(records, sink, cut)
     if records.defaults:
-        events = with_started(events, rows, sink)
+        events = with_started(events, rows, sink, columns)
     expected = versions_of(
         events, columns, sink, partial=records.partial, several=records.several, defaults=records.defaults
     )
@@ -130,15 +131,18 @@ def _with_later(stored: DataFrame, versions: Versions, keys: Sequence[str], same
     return both.select(*found.columns, F.coalesce(agree, F.lit(False)).alias("r_as_later"))
 
 
-def with_started(events: DataFrame, rows: DataFrame, sink: DeltaHistorySink, recorded: str | None = None) -> DataFrame:
+def with_started(
+    events: DataFrame, rows: DataFrame, sink: DeltaHistorySink, columns: StructType, recorded: str | None = None
+) -> DataFrame:
     """The events with ``e_started``: whether the table has a version of the key that begins with the event.
-    ``recorded``: SQL of the time at which it has to be on record."""
+    ``columns``: as records have them; ``recorded``: SQL of the time at which it has to be on record."""
     from pyspark.sql import functions as F
 
     keys = [f"k{index}" for index in range(len(sink.key))]
+    shape = as_in(columns, rows)
     span = "__START_AT AS start" + (", __SYSTEM_START_AT AS since, __SYSTEM_END_AT AS until" if recorded else "")
     begun = rows.groupBy(
-        *(F.col(identifier(name)).alias(f"s_{key}") for name, key in zip(sink.key, keys, strict=True)),
+        *(shape(name).alias(f"s_{key}") for name, key in zip(sink.key, keys, strict=True)),
         *(F.col(f"_{name}").alias(f"s_{name}") for name in _PLACE),
     ).agg(F.expr(f"collect_set(struct({span})) AS spans"))
     of_it = F.expr(" AND ".join(f"e_{name} = s_{name}" for name in (*keys, *_PLACE)))

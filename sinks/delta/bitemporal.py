@@ -36,6 +36,7 @@ from sinks.delta.conflicts import past_conflicts
 from sinks.delta.fence import merge_batch, merge_epoch
 from sinks.delta.key_ranges import once_kept, pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
+from sinks.delta.one_type import keyed
 from sinks.delta.proof import Proof
 from sinks.delta.recorded_columns import EVENT_PLACE, SYSTEM, SYSTEM_END, SYSTEM_START, RecordedColumns
 from sinks.delta.recorded_spans import spans_sql
@@ -133,6 +134,7 @@ class _Versions:
         """
         from pyspark.sql import functions as F
 
+        events = keyed(self._table, events, self._columns.key)
         key, columns, schema = f"{struct_of(self._columns.key)} AS key", self._columns, events.schema
         new = events.selectExpr(
             key,

@@ -37,6 +37,7 @@ from sinks.delta.key_ranges import once_kept, pruning
 from sinks.delta.limits import as_stored, demands, refuse_broken
 from sinks.delta.moved import about_moved_keys, events_moved_sql, in_one_partition
 from sinks.delta.noted import forgotten_if_fenced, noted_by
+from sinks.delta.one_type import keyed
 from sinks.delta.proof import Proof
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.table import COORDINATES, DeltaTable
@@ -186,8 +187,9 @@ class _Versions:
         ``position``: see there.
         """
         if self._by_offset or "_sequence" not in events.columns:
+            events = keyed(self._table, events, self.columns.key)
             events.createOrReplaceTempView(SOURCE)
-            tombstones = self.tombstones.passed_sql(position)
+            tombstones = self.tombstones.passed_sql(position, events.schema)
             self._table.spark.sql(events_moved_sql(SOURCE, self._table.sql, tombstones, self.columns.key)).collect()
 
     def changed(
@@ -207,6 +209,7 @@ class _Versions:
         """
         from pyspark.sql import functions as F
 
+        events = keyed(self._table, events, self.columns.key)
         if self._by_offset:
             self.refuse_moved(events, position)
         if note:
@@ -232,7 +235,7 @@ class _Versions:
             touched = touched.unionByName(others, allowMissingColumns=True)
             touched = touched.groupBy("key").agg(F.min("first").alias("first"), F.min("place").alias("place"))
         points = new.unionByName(self._stored(touched, events.schema, by_sequence, within), allowMissingColumns=True)
-        passed = self.tombstones.passed_sql(position)
+        passed = self.tombstones.passed_sql(position, events.schema)
         tombstones = self._table.spark.sql(f"SELECT * FROM {passed}") if passed is not None else None
         ends = known(truncates, tombstones, self.columns.key[0])
         if ends is not None:

@@ -1,7 +1,7 @@
 """Rows and a table, whose nested columns become of one type.
 
 Delta's MERGE assigns the fields of a STRUCT by name. But a CASE over both sides, as a rule for single values needs it,
-takes two STRUCTs only if they have the same fields in the same order.
+takes two STRUCTs only if they have the same fields in the same order. So does each comparison, as of keys.
 """
 
 from __future__ import annotations
@@ -40,6 +40,13 @@ def alike(table: DeltaTable, rows: DataFrame, but: Container[str], *, grows: boo
         return rows  # to ask for the table's schema takes Spark a while
     values = as_in(table.schema, rows.schema, but, grows=grows)
     return rows.selectExpr(*selected(rows.columns, values)) if values else rows
+
+
+def keyed(table: DeltaTable, rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """The rows, with the fields of a nested key in the table's order. Whatever compares them with the table's rows, or
+    keeps their keys, goes by these rows."""
+    own = {name.lower() for name in key}
+    return alike(table, rows, [name for name in rows.schema.names if name.lower() not in own], grows=False)
 
 
 def selected(columns: Sequence[str], values: Mapping[str, str]) -> list[str]:

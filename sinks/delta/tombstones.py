@@ -43,7 +43,9 @@ from sinks.delta.conflicts import done_or_left, past_conflicts
 from sinks.delta.expiry import expires_before
 from sinks.delta.kept_deletes import expired_before, none_expired, remember_deletes, say_expired
 from sinks.delta.left_over import LeftOver, append, delete, keep, run
+from sinks.delta.one_type import are_nested, as_in, keyed, selected
 from sinks.delta.renamed_key import refuse_renamed
+from sinks.delta.sql_layout import listed
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
 from sinks.delta.which_tombstones import (
     FORGOTTEN_AT,
@@ -107,17 +109,30 @@ class Tombstones:
         there = {field.name.lower(): sql_type(field.dataType) for field in self._of.schema}
         return {name: there[name.lower()] for name in self._key}
 
-    def passed_sql(self, position: Offsets | None) -> str | None:
+    def passed_sql(self, position: Offsets | None, compared: StructType | None = None) -> str | None:
         """SQL, as in FROM, of the tombstones of records before a position. May contain a tombstone twice.
 
-        ``position``: next offset per topic-partition; None: all tombstones count. Returns None if there never was one.
+        ``position``: next offset per topic-partition; None: all tombstones count. ``compared``: the columns of the rows
+        whose keys they are compared with. Returns None if there never was one.
         """
         table = self._at()
         if not self._exists(table):
             return None
+        columns = self._columns(compared) if compared is not None else "*"
         if position is None:
-            return table.sql
-        return f"(SELECT * FROM {table.sql} WHERE {passed_sql(position)})"
+            return table.sql if columns == "*" else f"(SELECT {columns} FROM {table.sql})"
+        return f"(SELECT {columns} FROM {table.sql} WHERE {passed_sql(position)})"
+
+    def _columns(self, compared: StructType) -> str:
+        """What a SELECT names, so that the fields of nested keys are in the order of ``compared``. The table of
+        tombstones may have another one: it keeps that of the rows that it was made with."""
+        own = {name.lower() for name in self._key}
+        others = [name for name in compared.names if name.lower() not in own]
+        if not are_nested(compared, others):
+            return "*"
+        there = self._at().schema
+        values = as_in(compared, there, _OWN, grows=False)
+        return listed(selected(there.names, values)) if values else "*"
 
     def left_over(self, position: Offsets, topics: Container[str]) -> LeftOver | None:
         """The tombstones of records that are still to be read. None: there is none.
@@ -247,8 +262,9 @@ class Tombstones:
         return table
 
     def _append(self, notes: DataFrame) -> None:
-        # Written twice, a tombstone counts once.
-        append(notes, self._made(notes.schema))
+        # Written twice, a tombstone counts once. A nested key is brought into the order that is there by its names.
+        table = self._made(notes.schema)
+        append(keyed(table, notes, self._key), table)
 
     def _notes(self, deletes: DataFrame, by: str | None = None) -> DataFrame:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
@@ -295,6 +311,7 @@ class Tombstones:
         table = self._at()
         if not self._exists(table) or not {*names} <= {*table.schema.names}:
             return notes
+        notes = keyed(table, notes, self._key)
         there = [F.col(f"s.{name}").eqNullSafe(F.col(f"t.{name}")) for name in map(identifier, names)]
         return notes.alias("s").join(table.spark.table(table.sql).alias("t"), there, "left_anti")
 

@@ -37,7 +37,7 @@ from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Merge
 from sinks.delta.moved import about_moved_keys
 from sinks.delta.noted import forgotten_if_fenced, noted_by
-from sinks.delta.one_type import alike, as_in, selected, stored_as_in
+from sinks.delta.one_type import alike, as_in, keyed, selected, stored_as_in
 from sinks.delta.proof import Proof
 from sinks.delta.sql_layout import indented, listed, parentheses
 from sinks.delta.table import COORDINATES, DeltaTable
@@ -98,6 +98,7 @@ class DeltaUpsert:
 
     def rehearse(self, rows: DataFrame, epoch: Epoch) -> None:
         """Fail if the write would fail because of its rows: a broken constraint, or KeyMoved. Writes nothing."""
+        rows = self._merges.keyed(rows)
         limits, stored = demands(self._table, rows.columns), self._merges.stored(rows, epoch.passed)
         moved = []
         if stored is not None:
@@ -117,6 +118,7 @@ class DeltaUpsert:
 
         ``within``: SQL that is true of every row ``t`` of the table that shares a key with the rows; empty: unknown.
         """
+        rows = self._merges.keyed(rows)
         prunes = pruning(self._table, self._rule.key, rows, within)
         with about_moved_keys(self._table.label), prunes as (changes, near):
             stored = self._merges.stored(changes, epoch.passed)
@@ -184,7 +186,7 @@ def up_to_a_delete() -> Iterator[None]:
 
 
 class Merges:
-    """Plans the MERGE of an epoch, and keeps the tombstones before it."""
+    """Plans the MERGE of an epoch, and keeps the tombstones before it. The rows it gets are ``keyed``."""
 
     def __init__(
         self, table: DeltaTable, rule: UpsertRule, *, keep: bool, retention: timedelta, gone: Gone = tuple
@@ -195,6 +197,10 @@ class Merges:
         self.tombstones = Tombstones(table, rule.key) if keep else None
         self._retention = retention
 
+    def keyed(self, rows: DataFrame) -> DataFrame:
+        """The rows, with their key as the table has it: see ``sinks.delta.one_type.keyed``."""
+        return keyed(self._table, rows, self._rule.key)
+
     def stored(self, rows: DataFrame, passed: Offsets | None) -> str | None:
         """SQL of the tombstones that count for an epoch's rows, as in FROM; None: there never was one.
 
@@ -202,7 +208,7 @@ class Merges:
         """
         if self.tombstones is None or DELETED_BY not in rows.columns:
             return None
-        return self.tombstones.passed_sql(passed)
+        return self.tombstones.passed_sql(passed, rows.schema)
 
     def without_deletes(self, rows: DataFrame, within: str = "") -> tuple[DataFrame, Merge]:
         """The source and the MERGE of an epoch for which no tombstone is stored. ``within``: see ``Merge.within``.
@@ -223,7 +229,7 @@ class Merges:
             # Those of the changes have the types of the net changes', and are compared with the table's, too.
             keys = parentheses(f"SELECT {listed(selected(self._rule.key, values))} FROM {keys}")
         if self.tombstones is not None and DELETED_BY in columns:
-            stored = self.tombstones.passed_sql(at.offsets if at else None)
+            stored = self.tombstones.passed_sql(at.offsets if at else None, there)
         source = parentheses(source_sql(self._rule, net, columns, stored, None))
         target = self._table.sql_at(at.version if at else None)
         merge = upserting(self._rule, columns, gone=self._emptied(columns))
@@ -249,7 +255,7 @@ class Merges:
         """The table's rows with a key of ``rows``, as they would be after the write. Leaves out what a truncate does
         to other keys. ``passed``: as in ``stored``."""
         self._alike(rows, grows=False).createOrReplaceTempView(_NET)
-        stored = self.tombstones.passed_sql(passed) if self.tombstones is not None else None
+        stored = self.tombstones.passed_sql(passed, rows.schema) if self.tombstones is not None else None
         source = parentheses(source_sql(self._rule, _NET, rows.columns, stored, None))
         new, gone = self._table.lacks(rows.columns), self._emptied(rows.columns)
         merge = upserting(self._rule, rows.columns, new=new, gone=gone)
@@ -324,9 +330,11 @@ class Merges:
         assert self.tombstones is not None
         table = self.tombstones.table
         then = table.sql_at(seen) if seen is not None else None
-        newer = self._table.spark.sql(newer_deletes_sql(self._rule, table.sql, then)).alias("n")
+        newer = self._table.spark.sql(newer_deletes_sql(self._rule, table.sql, then))
+        if values := as_in(rows.schema, newer.schema, (), grows=False):
+            newer = newer.selectExpr(*selected(newer.columns, values))
         same = [F.col(f"r.{name}") == F.col(f"n.{name}") for name in map(identifier, self._rule.key)]
-        return rows.alias("r").join(newer, same, "left_semi")
+        return rows.alias("r").join(newer.alias("n"), same, "left_semi")
 
     def _deletes_of(self, rows: DataFrame) -> DataFrame:
         """The deletes of net changes, as tombstones have them."""
@@ -339,7 +347,7 @@ class Merges:
         """Make the table of tombstones, if the rule keeps some; ``net``: SQL of net changes, as in FROM."""
         rows = self._table.spark.sql(f"SELECT * FROM {net}")
         if self.tombstones is not None and DELETED_BY in rows.columns:
-            self.tombstones.make(self._deletes_of(rows))
+            self.tombstones.make(self._deletes_of(self.keyed(rows)))
 
     def _source(self, rows: DataFrame, stored: str | None, truncate: str | None) -> DataFrame:
         """The source of the MERGE; ``stored``: SQL of tombstones, as in FROM; ``truncate``: SQL of the newest one."""

@@ -68,7 +68,7 @@ class PlainUpsert:
     def write(self, epoch: Epoch, rows: DataFrame) -> Committed:
         """Merge the rows: net changes, see ``DeltaUpsert``. Conflicts are retried. Raises KeyMoved."""
         with about_moved_keys(self._table.label), about_refused_rows(self._table.label):
-            return without_position(epoch, self._write(rows))
+            return without_position(epoch, self._write(self._merges.keyed(rows)))
 
     def _write(self, rows: DataFrame) -> int:
         changed = 0

@@ -51,6 +51,7 @@ def upserting(monkeypatch: pytest.MonkeyPatch, steps: list[str], *, already: Cal
     monkeypatch.setattr(upsert, "merge_epoch", says("commit"))
     monkeypatch.setattr(upsert.Merges, "deletes", lambda *_: Deletes(added=1, truncates=False, newest_truncate=None))
     monkeypatch.setattr(upsert.Merges, "beside", lambda *_: ("source", SimpleNamespace(command=lambda *_: "")))
+    monkeypatch.setattr(upsert.Merges, "keyed", lambda _, rows: rows)
     monkeypatch.setattr(upsert.Merges, "stored", lambda *_: "stored")
     monkeypatch.setattr(upsert.Merges, "_deletes_of", lambda *_: "deletes")
     tombstones = SimpleNamespace(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import StringType, StructField, StructType
 
 from sinks.delta import tombstones
 from sinks.delta.tombstones import Tombstones
@@ -72,7 +73,7 @@ class Frame:
 
     @property
     def schema(self) -> Any:
-        return SimpleNamespace(names=self.names)
+        return StructType([StructField(name, StringType()) for name in self.names])
 
     def collect(self) -> list[sqlite3.Row]:
         if self.text.startswith("DELETE"):
