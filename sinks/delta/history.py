@@ -216,8 +216,7 @@ class _Versions:
             self._note(events, epoch)
         events, truncates = split(events)
         by_sequence = "_sequence" in events.columns
-        key = f"{struct_of(self.columns.key)} AS key"
-        at = "_sequence" if by_sequence else "_offset"
+        key, at = f"{struct_of(self.columns.key)} AS key", "_sequence" if by_sequence else "_offset"
         unsent = self.columns.unsent if UNSENT in events.columns else "NULL"
         new = events.selectExpr(
             key,
