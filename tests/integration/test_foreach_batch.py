@@ -334,7 +334,7 @@ def test_a_transaction_of_the_batch_function_s_own_skips_no_letter_and_is_there_
         function(rows, number)
         left.append({name: conf.get(name, None) for name in own})
 
-    stream(lake, write, maxOffsetsPerTrigger=2)
+    stream(lake, write, maxOffsetsPerTrigger=2, includeHeaders="true")
     assert lake.spark is not None
     assert lake.spark.read.format("delta").load(str(lake.folder / "letters")).count() == 4
     assert len(left) > 1
