@@ -86,7 +86,10 @@ class Template(Several):
         known, _ = self._known_topics()
         if known is None or not isinstance(known.topics, TopicPattern):
             return self._named_topics
-        places = [table.folder for table in tables_of(self.pipeline(_STAND_IN_TOPIC)).values() if table.folder]
+        try:
+            places = [table.folder for table in tables_of(self.pipeline(_STAND_IN_TOPIC)).values() if table.folder]
+        except ConfigurationError:  # only the overrides say all that a pipeline needs: then no other topic has one
+            return self._named_topics
         near = {_topic_of(folder, place) for folder in folders for place in places} - {None}
         unknown = REFERENCE.search(known.topics.pattern)
         # A topic with capitals, say, has a hash in its folder's name.

@@ -74,7 +74,7 @@ class Maintained(Shown, list[Upkeep | Cleared]):
         headings = ("table", "files", "size", "small files", "unused files")
         rows = [self._row(upkeep) for upkeep in tables]
         blocks: list[Line | Grid] = [Grid(headings, rows, right=frozenset({"files", "size"}))]
-        if not tables:
+        if not tables and not self.failed:
             blocks = [Line("", f"{self.pipeline}: there are no Delta tables yet.")]
         cleared = [done for done in self if isinstance(done, Cleared) and done.count != 0]
         blocks += [Line("", f"{done.place}: {self._cleared(done)}") for done in cleared]

@@ -42,11 +42,11 @@ def alike(table: DeltaTable, rows: DataFrame, but: Container[str], *, grows: boo
     return rows.selectExpr(*selected(rows.columns, values)) if values else rows
 
 
-def keyed(table: DeltaTable, rows: DataFrame, key: Sequence[str]) -> DataFrame:
+def keyed(table: DeltaTable, rows: DataFrame, key: Sequence[str], *, grows: bool = False) -> DataFrame:
     """The rows, with the fields of a nested key in the table's order. Whatever compares them with the table's rows, or
-    keeps their keys, goes by these rows."""
+    keeps their keys, goes by these rows. ``grows``: as in ``as_in``."""
     own = {name.lower() for name in key}
-    return alike(table, rows, [name for name in rows.schema.names if name.lower() not in own], grows=False)
+    return alike(table, rows, [name for name in rows.schema.names if name.lower() not in own], grows=grows)
 
 
 def selected(columns: Sequence[str], values: Mapping[str, str]) -> list[str]:

@@ -264,7 +264,7 @@ class Tombstones:
     def _append(self, notes: DataFrame) -> None:
         # Written twice, a tombstone counts once. A nested key is brought into the order that is there by its names.
         table = self._made(notes.schema)
-        append(keyed(table, notes, self._key), table)
+        append(keyed(table, notes, self._key, grows=True), table)
 
     def _notes(self, deletes: DataFrame, by: str | None = None) -> DataFrame:
         wanted = [*self._key, *(["_sequence"] if "_sequence" in deletes.columns else []), *COORDINATES]
@@ -311,7 +311,7 @@ class Tombstones:
         table = self._at()
         if not self._exists(table) or not {*names} <= {*table.schema.names}:
             return notes
-        notes = keyed(table, notes, self._key)
+        notes = keyed(table, notes, self._key, grows=True)
         there = [F.col(f"s.{name}").eqNullSafe(F.col(f"t.{name}")) for name in map(identifier, names)]
         return notes.alias("s").join(table.spark.table(table.sql).alias("t"), there, "left_anti")
 

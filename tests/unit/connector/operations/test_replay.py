@@ -259,6 +259,13 @@ def test_one_topic_of_a_pattern_keeps_off_the_tables_of_all_that_there_may_be(
         into_new_tables(config, into, None)
 
 
+def test_topics_of_a_pattern_that_no_override_names_need_not_be_whole(tmp_path: Path) -> None:
+    file, source = tmp_path / "shop.yaml", {**OPTIONS["source"], "topics": "t.*"}
+    tables = {**PER_TOPIC, "overrides": {"t1": {"value": OPTIONS["value"]}}}
+    file.write_text(yaml.safe_dump({**OPTIONS, "value": {"format": "json"}, "source": source, "tables": tables}))
+    into_new_tables(load(f"{file}#t1"), "lake/v2", None)
+
+
 def test_a_whole_file_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And by the topics that Kafka has: `v2` might be one of a pattern that takes all."""
     file = tmp_path / "shop.yaml"

@@ -128,6 +128,9 @@ def test_a_delete_is_noted_by_the_names_of_the_fields(monkeypatch: pytest.Monkey
     kept = tombstones_of(TABLE)
     kept._append(Rows(StructType([OTHER["k"], *NOTED])))  # type: ignore[arg-type]
     assert IN_ORDER in written[0].chosen[0]
+    # A field that the table has got since: without it, the delete would be another key's.
+    kept._append(Rows(StructType([with_key("b", "a", "c")["k"], *NOTED])))  # type: ignore[arg-type]
+    assert "'c', `k`.`c`" in written[1].chosen[0]
 
 
 def upserts(monkeypatch: pytest.MonkeyPatch) -> DeltaUpsert:
