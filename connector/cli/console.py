@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.traceback import Traceback
 
 from connector.protocol.steps import Observer
 from connector.telemetry.json_lines import configure, json_lines
@@ -91,9 +92,7 @@ def reported(debug: bool) -> Iterator[None]:
     try:
         yield
     except LakelockError as error:
-        if debug:
-            err.print_exception()
-        say_error(error)
+        say_error(error, debug=debug)
         raise typer.Exit(error.exit_code) from None
     except _Abandoned:
         _say(
@@ -105,9 +104,7 @@ def reported(debug: bool) -> Iterator[None]:
     except typer.Exit:
         raise
     except Exception as error:
-        if debug:
-            err.print_exception()
-        say_error(error)
+        say_error(error, debug=debug)
         raise typer.Exit(1) from None
 
 
@@ -146,8 +143,11 @@ def worst(codes: Iterable[int]) -> int:
     return next((code for code in _WORST_FIRST if code in found), max(found, default=0))
 
 
-def say_error(error: BaseException, pipeline: str = "") -> None:
-    """Print an error as one paragraph, and what to do. ``pipeline``: of which of several pipelines it is."""
+def say_error(error: BaseException, pipeline: str = "", *, debug: bool = False) -> None:
+    """Print an error as one paragraph, and what to do. ``pipeline``: of which of several pipelines it is; ``debug``:
+    whether to print its stack trace before."""
+    if debug:
+        err.print(Traceback.from_exception(type(error), error, error.__traceback__))
     of = f"{pipeline}: " if pipeline else ""
     if isinstance(error, LakelockError):
         if Path(error.message.partition(" ")[0].rstrip(",:")).name == pipeline:

@@ -23,7 +23,6 @@ from connector.cli.console import (
     LogFormat,
     LogLevel,
     Set,
-    err,
     out,
     reported,
     say_error,
@@ -92,7 +91,7 @@ def maintain(
             else:
                 print_page(done.page(), out)
             for place, error in done.failed.items():
-                say_error(error, place)
+                say_error(error, place, debug=debug)
             if done.failed:
                 raise typer.Exit(worst(getattr(error, "exit_code", 1) for error in done.failed.values()))
 
@@ -287,9 +286,7 @@ def replay(
                 say_line(f"{name}: {written} {_swap(pipeline.config, path, file)}")
 
         def failed(name: str, error: Exception) -> None:
-            if debug:
-                err.print_exception()
-            say_error(error, name)
+            say_error(error, name, debug=debug)
             codes.append(getattr(error, "exit_code", 1))
 
         if has_several(file):

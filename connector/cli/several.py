@@ -11,7 +11,7 @@ from threading import Lock
 import typer
 from rich.markup import escape
 
-from connector.cli.console import Shown, err, out, say_error, say_line, stop_on_signal, worst
+from connector.cli.console import Shown, out, say_error, say_line, stop_on_signal, worst
 from connector.config import PipelineConfig, has_several, load
 from connector.fleet.files import one_session, pipeline_files, read, without_clashes
 from connector.fleet.run import Fleet, exit_code, state
@@ -124,9 +124,7 @@ def each(
             except NoRecordYet as nothing:  # as for a run: its table is made with the first records
                 say_error(nothing, file.name if heading else "")
             except Exception as error:
-                if debug:
-                    err.print_exception()
-                say_error(error, file.name if heading else "")
+                say_error(error, file.name if heading else "", debug=debug)
                 codes.append(getattr(error, "exit_code", 1))
     if code := worst(codes):
         raise typer.Exit(code)

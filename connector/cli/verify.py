@@ -53,7 +53,7 @@ def _verify_one(config: PipelineConfig, version: int | None, *, json_: bool, deb
     if found.not_audited:
         say(f"not audited, because they are no tables: {', '.join(found.not_audited)}")
     for place, error in found.failed.items():
-        say_error(error, place)
+        say_error(error, place, debug=debug)
     if json_:
         fields = found.to_dict() if config.two_phase else found.tables[0].to_dict()
         sys.stdout.write(json.dumps(fields) + "\n")

@@ -36,3 +36,15 @@ def test_an_error_of_several_pipelines_says_once_whose_it_is(
 ) -> None:
     say_error(error, pipeline)
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_an_error_that_was_kept_for_later_has_its_stack_trace_with_debug(capsys: pytest.CaptureFixture[str]) -> None:
+    def breaks() -> None:
+        raise ValueError("a file is gone")
+
+    with pytest.raises(ValueError, match="gone") as caught:
+        breaks()
+    say_error(caught.value, "orders")
+    assert "breaks" not in capsys.readouterr().err
+    say_error(caught.value, "orders", debug=True)
+    assert "in breaks" in capsys.readouterr().err
