@@ -19,7 +19,8 @@ _LONGEST = 100
 
 def digest(text: str) -> str:
     """Eight characters that stand for a text, in a name."""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    # With half of a surrogate pair it is refused later, with the option's name.
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def safe(text: str, of: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import connector
@@ -94,6 +94,7 @@ def test_a_spoiled_pipeline_file_is_understood_or_refused(document: Any) -> None
 
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(spoiled([TABLES, {**ROUTE, "tables": TABLES["tables"]}]))
+@example({**TABLES, "source": {**TABLES["source"], "topics": ["\ud800"]}})
 def test_a_spoiled_file_of_several_pipelines_is_understood_or_refused(document: Any) -> None:
     if "tables" in document:
         with contextlib.suppress(ConfigurationError):

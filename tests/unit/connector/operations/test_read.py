@@ -50,7 +50,7 @@ def told(
     )
     spark: Any = SimpleNamespace(conf={ZONE: session, "spark.sql.ansi.enabled": "true"})
     assert read._rows_sql(config, spark) == rows
-    return caplog.text
+    return "\n".join(caplog.messages)
 
 
 @pytest.mark.parametrize(("session", "of_rows"), [(BERLIN, "UTC"), ("UTC", BERLIN), (BERLIN, "Etc/UTC")])
