@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from sinks.spark.sql import identifier, let, literal
+from sinks.spark.sql import identifier, let, literal, unlike
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
@@ -189,10 +189,9 @@ def _time(kind: DataType, text: str) -> str:
 
 def columns_of(kind: StructType, text: str, *, permissive: bool = False) -> str:
     """SQL of a STRUCT of what Spark reads of a JSON text. Null fields for a text that is no JSON."""
-    schema, bad = sql_type(read_as(kind, permissive=permissive)), "malformed"
-    while bad in kind.names:  # as the session may name it, Spark would leave a column of that name empty
-        bad += "_"
-    rules = {**(LENIENT if permissive else STRICT), "columnNameOfCorruptRecord": bad}
+    schema = sql_type(read_as(kind, permissive=permissive))
+    # As the session may name it, Spark would leave a column of that name empty.
+    rules = {**(LENIENT if permissive else STRICT), "columnNameOfCorruptRecord": unlike("malformed", kind.names)}
     options = ", ".join(f"'{name}', {literal(is_on)}" for name, is_on in rules.items())
     return f"from_json({marked(text, permissive=permissive)}, {literal(schema)}, map({options}))"
 

@@ -15,7 +15,7 @@ from connector.audit.json_valid import Valid
 from connector.audit.names import respelled
 from connector.audit.protobuf import Protobuf
 from connector.audit.schema_names import NAME
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, unlike
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -127,9 +127,7 @@ def read(records: DataFrame, column: str, form: Form) -> tuple[DataFrame, Read]:
     if not isinstance(form.type, StructType):
         return records, Read(text, lambda _: text, _is_utf8(column), _is_utf8(column))
 
-    taken, bad, parsed = {name.lower() for name in form.type.names}, "malformed", f"parsed_{column}"
-    while bad in taken:
-        bad += "_"
+    bad, parsed = unlike("malformed", form.type.names), f"parsed_{column}"
     fields = exact_json.read_as(form.type, permissive=form.permissive)
     assert isinstance(fields, StructType)
     rules = exact_json.LENIENT if form.permissive else exact_json.STRICT

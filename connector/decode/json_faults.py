@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from connector.decode import json_decimals as decimals
 from connector.decode.json_lossless import exact
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier, literal, unlike
 from sinks.spark.types import sql_type
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ class _Look:
         of = {field.name: exact(field.dataType, permissive=self._permissive) for field in kind}
         texts, typed = f"_texts_{self._levels}", f"_typed_{self._levels}"
         self._levels += 1
-        bad, taken = _MALFORMED, {name.lower() for name in of}
-        while bad in taken:  # Spark would leave a field of that name empty
-            bad += "_"
+        bad = unlike(_MALFORMED, of)  # Spark would leave a field of that name empty
         as_text = StructType([StructField(name, StringType()) for name in (*of, bad)])
         as_typed = StructType([StructField(name, how.parsed_as) for name, how in of.items()])
         options = {**self._options, "columnNameOfCorruptRecord": bad}

@@ -11,7 +11,7 @@ from connector.decode import json_numbers as numbers
 from connector.decode.exact_cast import exactly, of_text
 from connector.decode.json_lossless import exact
 from sinks.errors import ConfigurationError
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier, literal, unlike
 from sinks.spark.types import ddl, sql_type
 
 if TYPE_CHECKING:
@@ -94,11 +94,9 @@ def _from_json(text: str, kind: DataType) -> str:
     from pyspark.sql.types import StructType
 
     assert isinstance(kind, StructType)
-    malformed = "malformed"
-    while malformed in kind.names:
-        malformed += "_"
     # Otherwise Spark keeps a column with the name that the session has for malformed text for that, and it is null.
-    options = f"'allowNonNumericNumbers', 'false', 'columnNameOfCorruptRecord', {literal(malformed)}"
+    malformed = literal(unlike("malformed", kind.names))
+    options = f"'allowNonNumericNumbers', 'false', 'columnNameOfCorruptRecord', {malformed}"
     return f"from_json({text}, {literal(ddl(kind))}, map({options}))"
 
 

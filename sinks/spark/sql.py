@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 def identifier(name: str) -> str:
@@ -47,6 +47,14 @@ AS_JSON = {"ignoreNullFields": "false", "timeZone": "UTC", **MICROSECONDS}
 def to_json(value: str, options: Mapping[str, str] = AS_JSON) -> str:
     """SQL of the JSON text of a struct, an array or a map."""
     return f"to_json({value}, map({', '.join(literal(text) for option in options.items() for text in option)}))"
+
+
+def unlike(name: str, others: Iterable[str]) -> str:
+    """The name, made longer until none of the ``others`` is the same in any case."""
+    taken = {other.lower() for other in others}
+    while name.lower() in taken:
+        name += "_"
+    return name
 
 
 def in_utc(value: str) -> str:

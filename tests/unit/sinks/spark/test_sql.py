@@ -8,7 +8,7 @@ from hostile import PIECES, TEXTS
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sinks.spark.sql import identifier, literal
+from sinks.spark.sql import identifier, literal, unlike
 
 ANY = TEXTS | st.text()
 AS_BYTES = re.compile(r"CAST\(X'([0-9a-f]*)' AS STRING\)")
@@ -41,3 +41,8 @@ def test_an_identifier_ends_where_it_ends(name: str) -> None:
     quoted = identifier(name)
     assert re.fullmatch(r"`(?:[^`]|``)*`", quoted)
     assert quoted[1:-1].replace("``", "`") == name
+
+
+def test_a_name_is_made_unlike_all_others_in_any_case() -> None:
+    assert unlike("bad", ["k", "n"]) == "bad"
+    assert unlike("bad", ["Bad", "BAD_", "k"]) == "bad__"
