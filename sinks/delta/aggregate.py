@@ -23,7 +23,7 @@ from sinks.delta.fence import merge_batch, merge_epoch
 from sinks.delta.key_ranges import pruning
 from sinks.delta.limits import demands, refuse_broken
 from sinks.delta.merge import Change, Merge
-from sinks.delta.one_type import alike, are_nested, as_in, selected
+from sinks.delta.one_type import alike, are_nested, as_in, beside, selected
 from sinks.delta.proof import Proof
 from sinks.delta.refusals import about_refused_rows
 from sinks.delta.sql_layout import call, case, listed, parentheses
@@ -135,11 +135,9 @@ class DeltaAggregate:
         groups = self._groups.in_the_order_of(schema)
         state = _struct({name: f"_state.{identifier(name)}" for name in groups.aggregates})
         key = listed(map(identifier, groups.key))
-        if self._has_nested_key():
-            values = self._as_stored(self._table.spark.sql(f"SELECT {key} FROM {rows}").schema)
-            if values:
-                key = listed(selected(groups.key, values))
-                keys = parentheses(f"SELECT {key} FROM {keys}")  # these are compared with the table's, too
+        if in_order := self._in_order(schema, f"SELECT {key} FROM {rows}"):
+            key = listed(in_order)
+            keys = parentheses(f"SELECT {key} FROM {keys}")  # these are compared with the table's, too
         ordered = parentheses(f"SELECT {key}, {state} AS _state, _offsets FROM {rows}")
         merge = adding(groups, guarded=True)
         return merge.query(target, ordered, keys, schema.names, hint=hint, detail=self._table.detail())
@@ -150,10 +148,8 @@ class DeltaAggregate:
         Each change is the state of one epoch and group, so it was added as a whole or not at all. The sum of one that
         was added and one that wasn't could not be compared with ``_applied``.
         """
-        if self._has_nested_key():
-            log = self._table.spark.sql(f"SELECT * FROM {changes}").schema
-            if values := self._as_stored(log):
-                changes = parentheses(f"SELECT {listed(selected(log.names, values))} FROM {changes}")
+        if in_order := self._in_order(self._table.schema, f"SELECT * FROM {changes}"):
+            changes = parentheses(f"SELECT {listed(in_order)} FROM {changes}")
         key = listed(map(identifier, self._groups.key))
         on = adding(self._groups, guarded=True).on
         touched = parentheses(
@@ -163,19 +159,15 @@ class DeltaAggregate:
         is_new = _all_offsets_are_new()
         return parentheses(f"SELECT s.* FROM {changes} AS s\nLEFT JOIN {touched} AS t\nON {on}\nWHERE {is_new}")
 
-    def _has_nested_key(self) -> bool:
-        """Whether the groups may differ from the table's in the order of their fields. Only then is Spark asked."""
-        return are_nested(self._table.schema, self._but_key(self._table.schema))
-
-    def _as_stored(self, rows: StructType) -> Mapping[str, str]:
-        """Column of the rows' key -> SQL of its value with the fields in the table's order, where it has another one:
-        a STRUCT of another order is of another type, which Spark doesn't compare."""
-        return as_in(self._table.schema, rows, self._but_key(rows), grows=False)
-
-    def _but_key(self, schema: StructType) -> Sequence[str]:
-        """The columns that aren't of the key. Spark takes names in any case."""
-        key = {name.lower() for name in self._groups.key}
-        return [name for name in schema.names if name.lower() not in key]
+    def _in_order(self, there: StructType, rows: str) -> Sequence[str]:
+        """What a SELECT names so that nested columns of the key have their fields in the table's order: a STRUCT of
+        another order is of another type, which Spark doesn't compare. Empty: they have it. ``there``: the table's
+        columns; ``rows``: a query, of which Spark is asked only if the key is nested."""
+        if not are_nested(there, beside(self._groups.key, there)):
+            return []
+        schema = self._table.spark.sql(rows).schema
+        values = as_in(there, schema, beside(self._groups.key, schema), grows=False)
+        return selected(schema.names, values) if values else []
 
     def make_ready_for_views(self, changes: str) -> None:
         """See ``sinks.delta.merge_on_read.Merging``: the table and its log are all that is read."""

@@ -45,8 +45,13 @@ def alike(table: DeltaTable, rows: DataFrame, but: Container[str], *, grows: boo
 def keyed(table: DeltaTable, rows: DataFrame, key: Sequence[str], *, grows: bool = False) -> DataFrame:
     """The rows, with the fields of a nested key in the table's order. Whatever compares them with the table's rows, or
     keeps their keys, goes by these rows. ``grows``: as in ``as_in``."""
+    return alike(table, rows, beside(key, rows.schema), grows=grows)
+
+
+def beside(key: Sequence[str], schema: StructType) -> list[str]:
+    """The columns that aren't of the key. Spark takes names in any case."""
     own = {name.lower() for name in key}
-    return alike(table, rows, [name for name in rows.schema.names if name.lower() not in own], grows=grows)
+    return [name for name in schema.names if name.lower() not in own]
 
 
 def selected(columns: Sequence[str], values: Mapping[str, str]) -> list[str]:

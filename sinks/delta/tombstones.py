@@ -43,7 +43,7 @@ from sinks.delta.conflicts import done_or_left, past_conflicts
 from sinks.delta.expiry import expires_before
 from sinks.delta.kept_deletes import expired_before, none_expired, remember_deletes, say_expired
 from sinks.delta.left_over import LeftOver, append, delete, keep, run
-from sinks.delta.one_type import are_nested, as_in, keyed, selected
+from sinks.delta.one_type import are_nested, as_in, beside, keyed, selected
 from sinks.delta.renamed_key import refuse_renamed
 from sinks.delta.sql_layout import listed
 from sinks.delta.table import CHANGING, COORDINATES, DeltaTable
@@ -126,9 +126,7 @@ class Tombstones:
     def _columns(self, compared: StructType) -> str:
         """What a SELECT names, so that the fields of nested keys are in the order of ``compared``. The table of
         tombstones may have another one: it keeps that of the rows that it was made with."""
-        own = {name.lower() for name in self._key}
-        others = [name for name in compared.names if name.lower() not in own]
-        if not are_nested(compared, others):
+        if not are_nested(compared, beside(self._key, compared)):
             return "*"
         there = self._at().schema
         values = as_in(compared, there, _OWN, grows=False)
