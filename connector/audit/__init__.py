@@ -48,7 +48,7 @@ from connector.audit.no_record import no_record_yet
 from connector.audit.notes import notes_on, unnamed
 from connector.audit.on_read import on_read
 from connector.audit.records import kafka_records
-from connector.audit.remembered import ZONE, other_options, property_of, remembered, same_zone
+from connector.audit.remembered import ZONE, other_options, property_of, remembered
 from connector.audit.routes import audit_routes
 from connector.audit.rows import Earlier
 from connector.audit.table import AuditedTable, Filled, file_is_gone
@@ -61,6 +61,7 @@ from connector.spark.in_use import shared_session
 from sinks.errors import ConfigurationError, OffsetsLost
 from sinks.kafka import reader_refused
 from sinks.plurals import plural
+from sinks.spark.sql import zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -169,7 +170,7 @@ def _as_then(config: PipelineConfig, spark: SparkSession, table: AuditedTable) -
     if not isinstance(then, str) or then == now:
         return other_options(kept, config)
     spark.conf.set(ZONE, then)
-    if same_zone(then, now):
+    if zone_name(then) == zone_name(now):
         return other_options(kept, config)
     zone = f"Times without a time zone were read in {then}, as when the table's rows were made, not in {now}."
     return [zone, *other_options(kept, config)]

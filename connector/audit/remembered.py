@@ -14,7 +14,6 @@ from connector.config import DeltaAggregateSink, DeltaHistorySink, KeyedSink, Pi
 from connector.config.kinds import duration_text
 
 ZONE = "spark.sql.session.timeZone"
-_UTC = re.compile(r"(?:etc/)?(?:utc|uct|gmt|ut|z|zulu|universal|greenwich)(?:[+-]0{1,2}(?::00)?)?|[+-]00:?00", re.I)
 
 Text: TypeAlias = str | Sequence[str] | None
 
@@ -31,11 +30,6 @@ def remembered(text: str | None) -> dict[str, Text]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def same_zone(one: str, other: str) -> bool:
-    """Whether both names are of one time zone, as far as names tell: UTC has many."""
-    return one == other or bool(_UTC.fullmatch(one) and _UTC.fullmatch(other))
 
 
 def other_options(kept: Mapping[str, Text], config: PipelineConfig) -> list[str]:

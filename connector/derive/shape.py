@@ -28,7 +28,8 @@ from connector.decode.records import CARRIED, HEADERS, KEY
 from connector.derive.changes import table_columns
 from connector.derive.masked_keys import MASK, masks_of_sink
 from connector.derive.tracked_columns import tracked
-from sinks.delta.shape import FILLED, TRACKED, ZONE, Shape, Text, zone_name
+from sinks.delta.shape import FILLED, TRACKED, ZONE, Shape, Text
+from sinks.spark.sql import zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

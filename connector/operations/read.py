@@ -14,9 +14,10 @@ from connector.engine.inferred import of_table
 from connector.engine.outputs import Table, commits_of, outputs
 from connector.source.records import no_records
 from sinks.delta.meaning import Meaning
-from sinks.delta.shape import ZONE, kept_zone, zone_name
+from sinks.delta.shape import ZONE, kept_zone
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError
+from sinks.spark.sql import zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,14 +25,14 @@ from connector.spark.in_use import shared_session
 from connector.spark.session import SAFE, isolated
 from sinks.delta.commit import PipelineCommits
 from sinks.delta.metadata import CommitMetadata
-from sinks.delta.shape import ZONE, zone_name
+from sinks.delta.shape import ZONE
 from sinks.delta.table import DeltaTable
 from sinks.errors import ConfigurationError, LakelockError
 from sinks.kafka import Clients, spark_reader
 from sinks.objects.layout import columns_in_folders, format_of
 from sinks.offsets import Offsets
 from sinks.spark.row_errors import problem
-from sinks.spark.sql import identifier
+from sinks.spark.sql import identifier, zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -26,7 +26,7 @@ from sinks.delta.table import DeltaTable
 from sinks.errors import SchemaMismatch
 from sinks.spark.row_errors import problem
 from sinks.spark.schema_changes import differences
-from sinks.spark.sql import literal
+from sinks.spark.sql import literal, zone_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -45,7 +45,6 @@ _GONE_IS_CHANGED = ("key", "group_by", "aggregates.", "window.")
 _KEYS = ("key", "group_by")
 _HAS_A_RULE = "sequence_by"
 """May be left out where `sinks.delta.order` lets it: no row is ordered by it then."""
-_UTC = re.compile(r"(?i)(etc/)?(utc|uct|gmt|ut|z|zulu|universal|greenwich)([+-]0{1,2}(:00)?)?|[+-]00:?00")
 _TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|\w+|\S""", re.DOTALL)
 _CHANGES = ("_offset", "_applied", "_deleted_by")
 """The columns of which one is filled in each row that comes from a record."""
@@ -227,11 +226,6 @@ def kept_zone(table: DeltaTable, pipeline: str) -> str | None:
     """The time zone of the pipeline's runs, if the table remembers it."""
     zone = _kept(table, pipeline).get(ZONE)
     return zone_name(zone) if isinstance(zone, str) else None
-
-
-def zone_name(zone: str) -> str:
-    """The same text for each name of UTC. Pure."""
-    return "UTC" if _UTC.fullmatch(zone) else zone
 
 
 def _kept(table: DeltaTable, pipeline: str) -> Mapping[str, Text]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+
+_UTC = re.compile(r"(?i)(etc/)?(utc|uct|gmt|ut|z|zulu|universal|greenwich)([+-]0{1,2}(:00)?)?|[+-]00:?00")
 
 
 def identifier(name: str) -> str:
@@ -55,6 +58,11 @@ def unlike(name: str, others: Iterable[str]) -> str:
     while name.lower() in taken:
         name += "_"
     return name
+
+
+def zone_name(zone: str) -> str:
+    """The same text for each name of UTC."""
+    return "UTC" if _UTC.fullmatch(zone) else zone
 
 
 def in_utc(value: str) -> str:
