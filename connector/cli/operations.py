@@ -37,7 +37,7 @@ from connector.cli.tables import (
     print_recovered,
     recovered_fields,
 )
-from connector.config import PipelineConfig, has_several
+from connector.config import PipelineConfig, file_and_part, has_several
 from connector.display import print_page
 from connector.fleet.files import read
 from connector.fleet.rewind import replay_all, rewind_all
@@ -303,8 +303,7 @@ def _swap(config: PipelineConfig, path: str, file: Path) -> str:
     places = [f"`{option}: {place}`" for option, place in new_places(config, path).items()]
     tables = " and ".join(f"`{option}`" for option in old_tables(config))
     instead = f", take {tables} out of it," if tables else ""
-    name = str(file) if file.exists() else str(file).partition("#")[0]
-    return f"To swap, write {' and '.join(places)} into {name}{instead} and run it."
+    return f"To swap, write {' and '.join(places)} into {file_and_part(file)[0]}{instead} and run it."
 
 
 def time_of(text: str | None, option: str) -> datetime | None:

@@ -110,6 +110,7 @@ __all__ = [
     "Translated",
     "Window",
     "checked_elsewhere",
+    "file_and_part",
     "has_several",
     "is_meant",
     "load",
@@ -138,11 +139,17 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, reads_tables: bool 
     return found
 
 
+def file_and_part(path: str | Path) -> tuple[str, str]:
+    """What ``FILE#PART`` names; no part if there is a file of this very name."""
+    file, _, part = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
+    return file, part
+
+
 def load_any(
     path: str | Path, overrides: Sequence[str] = (), *, reads_tables: bool = False
 ) -> PipelineConfig | Template | SinkBySink:
     """The same of any pipeline file: its pipeline, or what makes one of each topic or sink."""
-    file, _, part = str(path).partition("#") if not Path(path).exists() else (str(path), "", "")
+    file, part = file_and_part(path)
     folder = str(Path(file).absolute().parent)
     document, marks = _document(Path(file), overrides)
     parsed = partial(_parsed, folder=folder, marks=marks, reads_tables=reads_tables)

@@ -337,8 +337,8 @@ def assembled(
 
     Raises BrokerUnreachable and TopicMissing before Spark is started, ConfigurationError, and what the sinks raise.
     """
-    keyed = any(isinstance(sink, KeyedSink) for sink in sinks_of(config))
-    source, group = KafkaSource(config.source, with_deletes=keyed, looks=looks), ConsumerGroup(config)
+    source = KafkaSource(config.source, with_deletes=_keyed(config), looks=looks)
+    group = ConsumerGroup(config)
     run = str(uuid.uuid4())
     try:
         stage("asking Kafka")  # first: if no broker answers, the run fails long before Spark would have started
@@ -350,7 +350,8 @@ def assembled(
                 stage("starting Spark")
                 own = shared_session(config.spark_options, name=config.name, s3=config.on_s3, debug=debug, short=brief)
                 spark = stack.enter_context(own)
-            stack.enter_context(as_written(spark))
+            else:
+                stack.enter_context(as_written(spark))
             refuse_lossy(spark)
             refuse_misnamed_topic(config, spark, source)
             config = with_schema(config, spark, source, held)
@@ -362,22 +363,25 @@ def assembled(
             made: Sequence[Output]
             if config.route is not None:
                 assert log is not None
-                begun = partial(has_begun, log)
-                split = routed(config, spark, none, run=run, begun=begun, newest=newest, small=small)
-                made = [(routes := stack.enter_context(split)).split]
+                tables = routed(config, spark, none, run=run, begun=partial(has_begun, log), newest=newest, small=small)
+                routes = stack.enter_context(tables)
+                made = [routes.split]
             else:
                 made = stack.enter_context(outputs(config, spark, none, log.staging if log else "", newest))
             refuse_renamed(config, made, log)
-            of_kafka = Reader(config.source, spark, headers=config.reads_headers)
             folds = stack.enter_context(beside(config, spark, made, run))
             stage("opening the tables")
             yield Assembly(
-                config, run, spark, source, of_kafka, group, made, log, routes, stopped=stopped, small=small,
-                beside=folds, newest=newest,
+                config, run, spark, source, Reader(config.source, spark, headers=config.reads_headers), group, made,
+                log, routes, stopped=stopped, small=small, beside=folds, newest=newest,
             )  # fmt: skip
     finally:
         group.close()
         source.close()
+
+
+def _keyed(config: PipelineConfig) -> bool:
+    return any(isinstance(sink, KeyedSink) for sink in sinks_of(config))
 
 
 @contextmanager

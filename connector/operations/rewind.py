@@ -152,10 +152,9 @@ def planned(
     Raises ConfigurationError if there is no such version or its offsets are in a consumer group, and OffsetsLost if
     some of the records can't be read again (see ``planned_from``).
     """
-    if position is None:
-        raise NothingToRewind("The table holds no epoch of this pipeline: there is nothing to rewind.")
-    if position.version is None:
-        raise ConfigurationError("The table holds no epoch of this pipeline: there is nothing to rewind.")
+    if position is None or position.version is None:
+        kind = NothingToRewind if position is None else ConfigurationError
+        raise kind("The table holds no epoch of this pipeline: there is nothing to rewind.")
     if position.delivery != "transactional":
         raise ConfigurationError(
             f"The table is written by delivery: {position.delivery}. Its offsets are in a consumer group, and a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from connector.config import options_in
+from connector.config import file_and_part, options_in
 from connector.config.masked import without_secrets
 from sinks.errors import LakelockError
 
@@ -15,8 +15,7 @@ def text_of(file: str, overrides: Sequence[str] = ()) -> str | None:
 
     ``file`` may name a part of it, as ``FILE#PART``.
     """
-    path = file if Path(file).exists() else file.partition("#")[0]
     try:
-        return without_secrets(options_in(Path(path), overrides))
+        return without_secrets(options_in(Path(file_and_part(file)[0]), overrides))
     except (LakelockError, RecursionError):  # YAML can hold itself
         return None
